@@ -1,0 +1,299 @@
+package settle_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// messageCase is a line of testdata/payout_messages.jsonl: a payout message and
+// its right verdict where the default currency is USD.
+type messageCase struct {
+	Name     string             `json:"name"`
+	Data     []byte             `json:"data_base64"`
+	Verdict  string             `json:"verdict"`
+	Reason   settle.Reason      `json:"reason"`
+	Member   string             `json:"member"`
+	Currency string             `json:"currency"`
+	Preimage string             `json:"preimage"`
+	Hash     settle.PayloadHash `json:"payload_hash"`
+}
+
+func messageCases(tb testing.TB) []messageCase {
+	tb.Helper()
+	file, err := os.ReadFile("testdata/payout_messages.jsonl")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var cases []messageCase
+	for line := range bytes.Lines(file) {
+		var c messageCase
+		if err := json.Unmarshal(line, &c, json.RejectUnknownMembers(true)); err != nil {
+			tb.Fatalf("line %d: %v", len(cases)+1, err)
+		}
+		cases = append(cases, c)
+	}
+	if len(cases) < 90 {
+		tb.Fatalf("%d cases: the file is cut off", len(cases))
+	}
+	return cases
+}
+
+func TestDecodeGivesTheVerdictOfEveryCase(t *testing.T) {
+	t.Parallel()
+	for _, c := range messageCases(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			got := messageCase{Name: c.Name, Data: c.Data}
+			payout, err := settle.Decode(c.Data, "USD")
+			if refusal, refused := errors.AsType[*settle.Refusal](err); refused {
+				got.Verdict, got.Reason, got.Member = "refused", refusal.Reason, refusal.Member
+				if refusal.Detail == "" {
+					t.Error("refused without a detail")
+				}
+			} else {
+				got.Verdict, got.Currency = "payout", payout.Currency
+				got.Preimage, got.Hash = string(payout.Preimage()), payout.Hash()
+			}
+			if diff := cmp.Diff(c, got); diff != "" {
+				t.Errorf("verdict (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecodeBoundaries(t *testing.T) {
+	t.Parallel()
+	const head = `{"settlement_id":"a","account_id":"b","amount_cents":1`
+	metadata := func(name, value string) string {
+		return fmt.Sprintf(`%s,"metadata":{"%s":"%s"}}`, head, name, value)
+	}
+	nested := func(depth int) string { // the object itself is one level
+		return head + `,"metadata":` + strings.Repeat("[", depth-1) + strings.Repeat("]", depth-1) + `}`
+	}
+	for _, test := range []struct {
+		name, message string
+		want          settle.Reason
+		member        string
+	}{
+		{"64 KiB exactly", head + strings.Repeat(" ", 64<<10-len(head)-1) + "}", "", ""},
+		{"one byte more", head + strings.Repeat(" ", 64<<10-len(head)) + "}", settle.ReasonTooLarge, ""},
+		{"white space over 64 KiB", strings.Repeat(" ", 64<<10+1), settle.ReasonTooLarge, ""},
+		{"10,000 levels", nested(10_000), settle.ReasonInvalidField, "metadata"},
+		{"10,001 levels", nested(10_001), settle.ReasonNotJSON, ""},
+		{"metadata name of 64", metadata(strings.Repeat("円", 64), ""), "", ""},
+		{"metadata name of 65", metadata(strings.Repeat("円", 65), ""), settle.ReasonInvalidField, "metadata"},
+		{"metadata name empty", metadata("", "v"), settle.ReasonInvalidField, "metadata"},
+		{"metadata value of 256", metadata("n", strings.Repeat("円", 256)), "", ""},
+		{"metadata value of 257", metadata("n", strings.Repeat("円", 257)), settle.ReasonInvalidField, "metadata"},
+		{"metadata value NUL", metadata("n", `\u0000`), "", ""},
+		{"metadata nested", head + `,"metadata":{"a":{"b":"c"}}}`, settle.ReasonInvalidField, "metadata"},
+		{"twice deep inside an unknown member", head + `,"x":[{"y":{"z":1,"z":2}}]}`, settle.ReasonDuplicateField, ""},
+		{"twice in an invalid member before text", head + `,"currency":{"z":1,"z":2}} x`, settle.ReasonNotJSON, ""},
+		{"the first missing one is named", `{"account_id":"b","currency":""}`, settle.ReasonMissingField, "settlement_id"},
+		{"the first invalid one in the table's order is named", `{"reference":"","currency":"","settlement_id":"","account_id":"b","amount_cents":1}`, settle.ReasonInvalidField, "settlement_id"},
+		{"C1 control character", head + `,"reference":"a\u0085b"}`, settle.ReasonInvalidField, "reference"},
+		{"format character is no control character", head + `,"reference":"a\u200bb"}`, "", ""},
+		{"vertical tab is not white space", "\v", settle.ReasonNotJSON, ""},
+		{"unfinished object", "{", settle.ReasonNotJSON, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := settle.Decode([]byte(test.message), "USD")
+			refusal, refused := errors.AsType[*settle.Refusal](err)
+			switch {
+			case !refused:
+				refusal = &settle.Refusal{}
+			case strings.Contains(refusal.Detail, "fault of the decoder"):
+				t.Errorf("detail %q", refusal.Detail)
+			}
+			if refusal.Reason != test.want || refusal.Member != test.member {
+				t.Errorf("got %q %q, want %q %q (%s)", refusal.Reason, refusal.Member, test.want, test.member, refusal.Detail)
+			}
+		})
+	}
+}
+
+func TestDecodeWithoutDefaultCurrency(t *testing.T) {
+	t.Parallel()
+	_, err := settle.Decode([]byte(`{"settlement_id":"a","account_id":"b","amount_cents":0}`), "")
+	want := &settle.Refusal{Reason: settle.ReasonMissingField, Member: "currency", Detail: "currency is required where no DEFAULT_CURRENCY is configured"}
+	if diff := cmp.Diff(error(want), err); diff != "" {
+		t.Errorf("refusal (-want +got):\n%s", diff)
+	}
+}
+
+func TestRefusalErrorQuotesNothing(t *testing.T) {
+	t.Parallel()
+	_, err := settle.Decode([]byte(`{"settlement_id":"secret-marker","secret-marker":1}`), "USD")
+	if err == nil || strings.Contains(err.Error(), "secret-marker") {
+		t.Errorf("error %q quotes the message", err)
+	}
+}
+
+// TestPreimageIsCanonical checks the preimage, which is put together by hand,
+// against the JSON library's RFC 8785.
+func TestPreimageIsCanonical(t *testing.T) {
+	t.Parallel()
+	for _, c := range messageCases(t) {
+		if c.Verdict != "payout" {
+			continue
+		}
+		payout, err := settle.Decode(c.Data, "USD")
+		if err != nil {
+			t.Fatal(err)
+		}
+		preimage := jsontext.Value(payout.Preimage())
+		canonical := preimage.Clone()
+		if err := canonical.Canonicalize(); err != nil {
+			t.Fatalf("%s: %v", c.Name, err)
+		}
+		if diff := cmp.Diff(string(canonical), string(preimage)); diff != "" {
+			t.Errorf("%s (-RFC 8785 +preimage):\n%s", c.Name, diff)
+		}
+	}
+}
+
+func TestPayloadHashOfUnknownVersion(t *testing.T) {
+	t.Parallel()
+	for _, hash := range []settle.PayloadHash{"", "v2:00", "v1", "V1:00"} {
+		if _, err := hash.Matches(settle.Payout{}); !errors.Is(err, settle.ErrUnknownHashVersion) {
+			t.Errorf("%q: error %v, want ErrUnknownHashVersion", hash, err)
+		}
+	}
+}
+
+func addCases(f *testing.F) {
+	f.Helper()
+	for _, c := range messageCases(f) {
+		if len(c.Data) < 4<<10 { // larger ones slow the fuzzer down and show nothing more
+			f.Add(c.Data)
+		}
+	}
+}
+
+// FuzzDecode: decoding never panics; what is refused has a reason; what is
+// accepted is accepted again with the same hash when it is encoded again.
+func FuzzDecode(f *testing.F) {
+	addCases(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		payout, err := settle.Decode(data, "USD")
+		if refusal, refused := errors.AsType[*settle.Refusal](err); refused {
+			if refusal.Reason == "" || strings.Contains(refusal.Detail, "fault of the decoder") {
+				t.Fatalf("refused without a reason: %+v", refusal)
+			}
+			return
+		}
+		message, err := payout.Message()
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := settle.Decode(message, "USD")
+		if err != nil {
+			t.Fatalf("%s encoded as %s: %v", data, message, err)
+		}
+		if diff := cmp.Diff(payout, decoded); diff != "" {
+			t.Fatalf("encoded and decoded (-before +after):\n%s", diff)
+		}
+		if payout.Hash() != decoded.Hash() {
+			t.Fatalf("hash %s became %s", payout.Hash(), decoded.Hash())
+		}
+	})
+}
+
+// FuzzHashTellsPayoutsApart: two accepted messages have the same hash exactly if
+// their business members are the same.
+func FuzzHashTellsPayoutsApart(f *testing.F) {
+	cases := messageCases(f)
+	for i := range cases {
+		f.Add(cases[i].Data, cases[(i+1)%len(cases)].Data)
+		f.Add(cases[i].Data, cases[i].Data)
+	}
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		first, err := settle.Decode(a, "USD")
+		if err != nil {
+			return
+		}
+		second, err := settle.Decode(b, "USD")
+		if err != nil {
+			return
+		}
+		first.Metadata, second.Metadata = nil, nil
+		sameMembers := cmp.Equal(first, second)
+		if sameHash := first.Hash() == second.Hash(); sameHash != sameMembers {
+			t.Fatalf("same members %t, same hash %t:\n%s\n%s", sameMembers, sameHash, a, b)
+		}
+	})
+}
+
+// FuzzChangedMember: a change of any business member changes the hash.
+func FuzzChangedMember(f *testing.F) {
+	f.Add("stl-8472", "reserve-claims", int64(4731), "EUR", "cp-19", "claim", uint8(0))
+	f.Add("a", "b", int64(1), "", "", "", uint8(3))
+	f.Fuzz(func(t *testing.T, id, account string, amount int64, currency, creditor, reference string, which uint8) {
+		p := settle.Payout{SettlementID: id, AccountID: account, AmountCents: amount, Currency: currency, CreditorAccount: creditor, Reference: reference}
+		if currency == "" {
+			p.Currency, p.CurrencyDefaulted = "USD", true
+		}
+		if message, err := p.Message(); err != nil {
+			return
+		} else if p, err = settle.Decode(message, "USD"); err != nil {
+			return
+		}
+		changed := p
+		change := []func(){
+			func() { changed.SettlementID += "x" },
+			func() { changed.AccountID = "x" + changed.AccountID },
+			func() { changed.AmountCents++ },
+			func() { changed.CurrencyDefaulted = !changed.CurrencyDefaulted },
+			func() { changed.CreditorAccount += "x" },
+			func() { changed.Reference += "x" },
+			func() { changed.Currency, changed.CurrencyDefaulted = "x"+changed.Currency, false },
+		}
+		change[int(which)%len(change)]()
+		if changed.Hash() == p.Hash() {
+			t.Fatalf("%s and %s have the same hash", p.Preimage(), changed.Preimage())
+		}
+	})
+}
+
+func BenchmarkDecodeAndHash(b *testing.B) {
+	for _, bench := range []struct{ name, message string }{
+		{"required members", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`},
+		{"all members", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim 19-4431","metadata":{"trace":"t-1","batch":"2026-11-29"}}`},
+	} {
+		b.Run(bench.name, func(b *testing.B) {
+			data := []byte(bench.message)
+			b.SetBytes(int64(len(data)))
+			b.ReportAllocs()
+			for b.Loop() {
+				payout, err := settle.Decode(data, "USD")
+				if err != nil {
+					b.Fatal(err)
+				}
+				payout.Hash()
+			}
+		})
+	}
+}
+
+func ExampleDecode() {
+	payout, err := settle.Decode([]byte(`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`), "USD")
+	fmt.Println(payout.AmountCents, payout.Currency, err)
+	fmt.Println(payout.Hash())
+	_, err = settle.Decode([]byte(`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":47.31}`), "USD")
+	fmt.Println(err)
+	// Output:
+	// 4731 USD <nil>
+	// v1:2ef5d116474234239b34892a6fa21c840166bd6b3b5f94a4c49e4db29144bad2
+	// message refused: invalid_field amount_cents
+}

@@ -1,0 +1,231 @@
+// Package memstore is the settle.Store in memory: for the local run without
+// Spanner, for tests and for simulation. It keeps nothing beyond the process.
+//
+// It passes the same conformance suite as the Store on Spanner and is as strict:
+// every method is one atomic step.
+package memstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+)
+
+// Store keeps settlements in memory. It is safe for concurrent use. The zero
+// value is not usable; see [New].
+type Store struct {
+	now func() time.Time
+
+	mu           sync.Mutex
+	lastCommit   time.Time
+	movements    map[string]settle.Movement
+	receipts     map[string]snapshot.Receipt
+	instructions map[string]snapshot.Instruction
+	events       []snapshot.InstructionEvent
+	conflicts    map[conflictKey]snapshot.Conflict
+	quarantined  map[string]snapshot.Quarantined
+}
+
+var _ settle.Store = (*Store)(nil)
+
+type conflictKey struct {
+	settlementID string
+	hash         settle.PayloadHash
+}
+
+// New returns an empty store. Commit timestamps come from now, and are made to
+// differ where it stands still.
+func New(now func() time.Time) *Store {
+	return &Store{
+		now:          now,
+		movements:    map[string]settle.Movement{},
+		receipts:     map[string]snapshot.Receipt{},
+		instructions: map[string]snapshot.Instruction{},
+		conflicts:    map[conflictKey]snapshot.Conflict{},
+		quarantined:  map[string]snapshot.Quarantined{},
+	}
+}
+
+// commitTime returns the time of a commit, later than all before it.
+func (s *Store) commitTime() time.Time {
+	commit := s.now().UTC().Round(0).Truncate(time.Microsecond)
+	if !commit.After(s.lastCommit) {
+		commit = s.lastCommit.Add(time.Microsecond)
+	}
+	s.lastCommit = commit
+	return commit
+}
+
+// Settle implements settle.Store.
+func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return settle.Result{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	judgement, err := settle.Judge(s.stored(st), st)
+	if err != nil {
+		return settle.Result{}, err
+	}
+	switch judgement.Action {
+	case settle.ActionInsert:
+		if judgement.Result.AppliedAt, err = s.insert(st); err != nil {
+			return settle.Result{}, err
+		}
+	case settle.ActionRecordConflict:
+		s.recordConflict(judgement.Result.Fields, st)
+	case settle.ActionNone:
+	}
+	return judgement.Result, nil
+}
+
+func (s *Store) stored(st settle.Settlement) settle.Stored {
+	id := st.Payout.SettlementID
+	movement, known := s.movements[id]
+	if !known {
+		return settle.Stored{}
+	}
+	stored := settle.Stored{
+		Movement:           &movement,
+		Instruction:        s.instructions[id].State,
+		ConflictDeliveryID: s.conflicts[conflictKey{id, st.Hash}].LastDeliveryID,
+	}
+	if receipt, kept := s.receipts[id]; kept {
+		stored.Receipt = &settle.Receipt{PayloadHash: receipt.PayloadHash, DeliveryID: receipt.DeliveryID, AppliedAt: receipt.AppliedAt}
+	}
+	return stored
+}
+
+func (s *Store) insert(st settle.Settlement) (time.Time, error) {
+	p := st.Payout
+	metadata, err := settle.JSONObject(p.Metadata)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("encode metadata: %w", err)
+	}
+	commit := s.commitTime()
+	expireFrom := &commit
+	if in := st.Instruction; in != nil {
+		expireFrom = nil
+		next := in.NextCheckAt
+		s.instructions[p.SettlementID] = snapshot.Instruction{
+			SettlementID: p.SettlementID, IdempotencyKey: in.Key.String(), RequestBody: bytes.Clone(in.Body),
+			State: settle.InstructionUncertain, Version: 1, NextCheckAt: &next, CreatedAt: commit,
+		}
+		s.events = append(s.events, snapshot.InstructionEvent{
+			SettlementID: p.SettlementID, Version: 1, ToState: settle.InstructionUncertain, Cause: "created", RecordedAt: commit,
+		})
+	}
+	s.movements[p.SettlementID] = settle.Movement{
+		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
+		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: commit,
+	}
+	s.receipts[p.SettlementID] = snapshot.Receipt{
+		SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
+		MessageID: st.Message.ID, PublishTime: known(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit, ExpireFrom: expireFrom,
+	}
+	return commit, nil
+}
+
+func (s *Store) recordConflict(fields []string, st settle.Settlement) {
+	key := conflictKey{st.Payout.SettlementID, st.Hash}
+	commit := s.commitTime()
+	conflict, again := s.conflicts[key]
+	if !again {
+		conflict = snapshot.Conflict{
+			SettlementID: key.settlementID, PayloadHash: key.hash, Fields: fields,
+			Payload: bytes.Clone(st.Message.Data), MessageID: st.Message.ID, FirstSeenAt: commit,
+		}
+	}
+	conflict.Deliveries++
+	conflict.LastDeliveryID, conflict.LastSeenAt = st.DeliveryID, commit
+	s.conflicts[key] = conflict
+}
+
+// Quarantine implements settle.Store.
+func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	attributes, err := settle.JSONObject(q.Message.Attributes)
+	if err != nil {
+		return fmt.Errorf("encode attributes: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row, again := s.quarantined[q.Identity()]
+	switch {
+	case !again:
+		row = snapshot.Quarantined{
+			Identity: q.Identity(), MessageID: q.Message.ID, Subscription: q.Message.Subscription,
+			Reason: q.Refusal.Reason, Member: q.Refusal.Member, Detail: q.Refusal.Detail,
+			Data: append([]byte{}, q.Message.Data...), Attributes: attributes, OrderingKey: q.Message.OrderingKey,
+			PublishTime: known(q.Message.PublishTime), QuarantinedAt: s.commitTime(),
+		}
+	case row.LastDeliveryID == q.DeliveryID:
+		return nil
+	}
+	row.Deliveries++
+	row.LastDeliveryID = q.DeliveryID
+	s.quarantined[q.Identity()] = row
+	return nil
+}
+
+// Due implements settle.Store.
+func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(s.instructions)) {
+		if next := s.instructions[id].NextCheckAt; next != nil && !next.After(now) && len(ids) < limit {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// DeleteReceipt deletes a receipt, as the database does with an expired one.
+func (s *Store) DeleteReceipt(settlementID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.receipts, settlementID)
+}
+
+// Snapshot returns all that is stored.
+func (s *Store) Snapshot() snapshot.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return snapshot.Snapshot{
+		Movements:    sorted(s.movements, func(a, b settle.Movement) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Receipts:     sorted(s.receipts, func(a, b snapshot.Receipt) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Instructions: sorted(s.instructions, func(a, b snapshot.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Events: slices.SortedFunc(slices.Values(s.events), func(a, b snapshot.InstructionEvent) int {
+			return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.Version, b.Version))
+		}),
+		Conflicts: sorted(s.conflicts, func(a, b snapshot.Conflict) int {
+			return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.PayloadHash, b.PayloadHash))
+		}),
+		Quarantined: sorted(s.quarantined, func(a, b snapshot.Quarantined) int { return cmp.Compare(a.Identity, b.Identity) }),
+	}
+}
+
+func sorted[K comparable, V any](m map[K]V, compare func(a, b V) int) []V {
+	return slices.SortedFunc(maps.Values(m), compare)
+}
+
+func known(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -1,0 +1,19 @@
+package memstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/settle/storetest"
+	"github.com/settleonce/settleonce/internal/snapshot"
+)
+
+type backend struct{ store *memstore.Store }
+
+func (b backend) Open(*testing.T) settle.Store          { return b.store }
+func (b backend) Snapshot(*testing.T) snapshot.Snapshot { return b.store.Snapshot() }
+func (b backend) DeleteReceipt(_ *testing.T, id string) { b.store.DeleteReceipt(id) }
+func newBackend(*testing.T) storetest.Backend           { return backend{memstore.New(time.Now)} }
+func TestConformance(t *testing.T)                      { storetest.Run(t, newBackend) }

@@ -1,0 +1,169 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/memstore"
+)
+
+var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+func newService(store settle.Store) *settle.Service {
+	deliveries := 0
+	return &settle.Service{
+		Store: store, DefaultCurrency: "USD",
+		NewID: func() string { deliveries++; return fmt.Sprintf("delivery-%d", deliveries) },
+		Now:   func() time.Time { return noon },
+	}
+}
+
+func message(data string) settle.Delivery {
+	return settle.Delivery{Message: settle.Message{ID: "1001", Data: []byte(data)}}
+}
+
+const plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
+
+func TestDeliverTellsTheOutcomesApart(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(func() time.Time { return noon })
+	service := newService(store)
+	for _, step := range []struct {
+		data string
+		want settle.Outcome
+	}{
+		{plain, settle.OutcomeApplied},
+		{plain, settle.OutcomeDuplicate},
+		{`{"amount_cents":4731,"settlement_id":"stl-8472","account_id":"reserve-claims"}`, settle.OutcomeDuplicate},
+		{strings.Replace(plain, "4731", "4732", 1), settle.OutcomeConflict},
+		{"", settle.OutcomeQuarantined},
+		{plain, settle.OutcomeDuplicate},
+	} {
+		result, err := service.Deliver(t.Context(), message(step.data))
+		if err != nil || result.Outcome != step.want {
+			t.Errorf("%s: %v, %v; want %v", step.data, result.Outcome, err, step.want)
+		}
+	}
+	all := store.Snapshot()
+	if len(all.Movements) != 1 || len(all.Conflicts) != 1 || len(all.Quarantined) != 1 || len(all.Violations(false)) > 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+func TestDeliverQuarantinesAnUnreadableEventAsItCame(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(func() time.Time { return noon })
+	d := message("not an event")
+	d.Refusal = &settle.Refusal{Reason: settle.ReasonUnsupportedEvent, Detail: "no message"}
+	result, err := newService(store).Deliver(t.Context(), d)
+	if err != nil || result.Outcome != settle.OutcomeQuarantined || result.Refusal.Reason != settle.ReasonUnsupportedEvent {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if kept := store.Snapshot().Quarantined; len(kept) != 1 || string(kept[0].Data) != "not an event" {
+		t.Errorf("kept %+v", kept)
+	}
+}
+
+type composer struct{ err error }
+
+func (c composer) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
+	return []byte(p.CreditorAccount + " " + key.String()), c.err
+}
+
+const wantsBank = `{"settlement_id":"stl-8472","account_id":"a","amount_cents":1,"creditor_account":"cp-19"}`
+
+func TestDeliverCreatesTheInstruction(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(func() time.Time { return noon })
+	service := newService(store)
+	service.Bank = composer{}
+	result, err := service.Deliver(t.Context(), message(wantsBank))
+	if err != nil || result.Instruction != settle.InstructionUncertain {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	want := "cp-19 bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6"
+	if in := store.Snapshot().Instructions; len(in) != 1 || string(in[0].RequestBody) != want || !in[0].NextCheckAt.Equal(noon) {
+		t.Errorf("instructions %+v", in)
+	}
+}
+
+func TestDeliverBooksNothingThatCannotBePaid(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(func() time.Time { return noon })
+	service := newService(store)
+	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, settle.ErrNoBank) || result.Outcome.Final() {
+		t.Errorf("without a bank: %v, %v", result.Outcome, err)
+	}
+	broken := errors.New("broken")
+	service.Bank = composer{broken}
+	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, broken) || result.Outcome.Final() {
+		t.Errorf("with a broken bank: %v, %v", result.Outcome, err)
+	}
+	if all := store.Snapshot(); len(all.Movements)+len(all.Quarantined) > 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+// failingStore fails every call: what is not known to be stored is not final.
+type failingStore struct{ settle.Store }
+
+var errStore = errors.New("store is down")
+
+func (failingStore) Settle(context.Context, settle.Settlement) (settle.Result, error) {
+	return settle.Result{Outcome: settle.OutcomeApplied}, errStore
+}
+func (failingStore) Quarantine(context.Context, settle.Quarantined) error { return errStore }
+
+func TestDeliverKnowsNothingAfterAnError(t *testing.T) {
+	t.Parallel()
+	service := newService(failingStore{})
+	result, err := service.Deliver(t.Context(), message(plain))
+	if !errors.Is(err, errStore) || !strings.Contains(err.Error(), `"stl-8472"`) {
+		t.Errorf("error %v", err)
+	}
+	want := settle.Result{SettlementID: "stl-8472", PayloadHash: "v1:2ef5d116474234239b34892a6fa21c840166bd6b3b5f94a4c49e4db29144bad2"}
+	if diff := cmp.Diff(want, result); diff != "" {
+		t.Errorf("result (-want +got):\n%s", diff)
+	}
+	if result, err := service.Deliver(t.Context(), message("")); !errors.Is(err, errStore) || result.Outcome.Final() {
+		t.Errorf("quarantine: %v, %v", result.Outcome, err)
+	}
+}
+
+func TestDeliverRefusesWhatNoRowCanHold(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(func() time.Time { return noon })
+	_, err := newService(store).Deliver(t.Context(), message(strings.Repeat("x", settle.MaxQuarantineBytes+1)))
+	if !errors.Is(err, settle.ErrTooLargeToKeep) || len(store.Snapshot().Quarantined) > 0 {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestJudgeNamesATamperedLedger(t *testing.T) {
+	t.Parallel()
+	settled, err := settle.Decode([]byte(plain), "USD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := settle.Stored{Movement: &settle.Movement{
+		SettlementID: "stl-8472", AccountID: "reserve-claims", AmountCents: 9999, Currency: "USD", PayloadHash: settled.Hash(),
+	}}
+	changed := settled
+	changed.Reference = "other"
+	judgement, err := settle.Judge(stored, settle.Settlement{Payout: changed, Hash: changed.Hash(), DeliveryID: "d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"amount_cents", "currency", "reference", settle.FieldPayloadHash}
+	if diff := cmp.Diff(want, judgement.Result.Fields); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}

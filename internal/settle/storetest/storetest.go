@@ -1,0 +1,465 @@
+// Package storetest is the conformance suite of settle.Store. Every store runs
+// it, so that a simulation on the store in memory says something about the store
+// on Spanner.
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+)
+
+// Backend is the data behind one or more stores.
+type Backend interface {
+	// Open returns a store over the data, as another instance would have it.
+	Open(t *testing.T) settle.Store
+	// Snapshot returns all that is stored.
+	Snapshot(t *testing.T) snapshot.Snapshot
+	// DeleteReceipt deletes a receipt as a row deletion policy would.
+	DeleteReceipt(t *testing.T, settlementID string)
+}
+
+// Run runs the suite. newBackend returns an empty backend for each test.
+func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
+	for _, test := range []struct {
+		name string
+		run  func(t *testing.T, b Backend)
+	}{
+		{"a new settlement is applied with everything that was given", testApplied},
+		{"the same payout again is a duplicate and changes nothing", testDuplicate},
+		{"an own commit is recognised by its delivery ID", testOwnCommit},
+		{"a changed member is a conflict that names exactly that member", testConflictNamesMember},
+		{"a conflict delivered again raises its count", testConflictCount},
+		{"a currency written out differs from the default", testCurrencyWrittenOut},
+		{"another default currency makes no conflict", testDefaultCurrencyChanged},
+		{"a replay after the receipt has expired", testExpiredReceipt},
+		{"a bank instruction is created with the movement", testInstruction},
+		{"instructions become due", testDue},
+		{"a stored hash of an unknown version is an error", testUnknownHashVersion},
+		{"a quarantined message is kept whole, once", testQuarantine},
+		{"messages that share an ID do not hide one another in quarantine", testQuarantineIdentity},
+		{"deliveries at the same time settle once", testConcurrentDeliveries},
+		{"two payloads at the same time under one ID", testConcurrentConflict},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			test.run(t, newBackend(t))
+		})
+	}
+}
+
+var deliveries atomic.Int64
+
+// DeliveryID returns a delivery ID that no other call returns.
+func DeliveryID() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", deliveries.Add(1)) }
+
+// PublishTime is the publish time of all messages of the suite.
+var PublishTime = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+
+// NewSettlement decodes message, as the service does, and returns what it hands
+// to the store. It has a delivery ID of its own.
+func NewSettlement(t testing.TB, message string) settle.Settlement {
+	t.Helper()
+	payout, err := settle.Decode([]byte(message), "USD")
+	if err != nil {
+		t.Fatalf("decode %s: %v", message, err)
+	}
+	st := settle.Settlement{
+		Payout: payout, Hash: payout.Hash(), DeliveryID: DeliveryID(),
+		Message: settle.Message{ID: "1001", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, Data: []byte(message)},
+	}
+	if payout.WantsBank() {
+		st.Instruction = &settle.Instruction{
+			Key: settle.InstructionKey(payout.SettlementID), Body: []byte(`{"amount_minor":1}`), NextCheckAt: PublishTime.Add(time.Minute),
+		}
+	}
+	return st
+}
+
+// again is the same settlement in another delivery.
+func again(st settle.Settlement) settle.Settlement {
+	st.DeliveryID = DeliveryID()
+	return st
+}
+
+func mustSettle(t *testing.T, store settle.Store, st settle.Settlement) settle.Result {
+	t.Helper()
+	result, err := store.Settle(t.Context(), st)
+	if err != nil {
+		t.Fatalf("settle %q: %v", st.Payout.SettlementID, err)
+	}
+	return result
+}
+
+func wantOutcome(t *testing.T, got settle.Result, want settle.Outcome, fields ...string) {
+	t.Helper()
+	if got.Outcome != want {
+		t.Fatalf("outcome %v, want %v (%+v)", got.Outcome, want, got)
+	}
+	if diff := cmp.Diff(fields, got.Fields); diff != "" {
+		t.Fatalf("differing members (-want +got):\n%s", diff)
+	}
+	if got.Outcome != settle.OutcomeQuarantined && got.AppliedAt.IsZero() {
+		t.Fatalf("no applied_at in %+v", got)
+	}
+}
+
+func wantSound(t *testing.T, b Backend) snapshot.Snapshot {
+	t.Helper()
+	all := b.Snapshot(t)
+	for _, violation := range all.Violations(false) {
+		t.Error(violation)
+	}
+	return all
+}
+
+const (
+	plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
+	full  = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR",` +
+		`"creditor_account":"cp-19","reference":"claim 19-4431","metadata":{"b":"\u0000<&>","a":""}}`
+)
+
+func testApplied(t *testing.T, b Backend) {
+	store := b.Open(t)
+	st := NewSettlement(t, full)
+	result := mustSettle(t, store, st)
+	wantOutcome(t, result, settle.OutcomeApplied)
+	all := wantSound(t, b)
+	wantMovement := []settle.Movement{{
+		SettlementID: "stl-8472", AccountID: "reserve-claims", AmountCents: 4731, Currency: "EUR", CreditorAccount: "cp-19",
+		Reference: "claim 19-4431", PayloadHash: st.Hash, RecordedAt: result.AppliedAt,
+	}}
+	if diff := cmp.Diff(wantMovement, all.Movements); diff != "" {
+		t.Errorf("movements (-want +got):\n%s", diff)
+	}
+	wantReceipt := []snapshot.Receipt{{
+		SettlementID: "stl-8472", PayloadHash: st.Hash, ResultStatus: "applied", DeliveryID: st.DeliveryID, MessageID: "1001",
+		PublishTime: &PublishTime, Metadata: `{"a":"","b":"\u0000<&>"}`, AppliedAt: result.AppliedAt,
+	}}
+	if diff := cmp.Diff(wantReceipt, all.Receipts); diff != "" {
+		t.Errorf("receipts (-want +got):\n%s", diff)
+	}
+}
+
+func testDuplicate(t *testing.T, b Backend) {
+	store := b.Open(t)
+	first := mustSettle(t, store, NewSettlement(t, plain))
+	before := wantSound(t, b)
+	if r := before.Receipt("stl-8472"); r.ExpireFrom == nil || !r.ExpireFrom.Equal(first.AppliedAt) {
+		t.Errorf("expire_from %v, want the commit timestamp %v", r.ExpireFrom, first.AppliedAt)
+	}
+	reordered := `{"amount_cents":4731, "metadata":{"other":"metadata"}, "account_id":"reserve-claims", "settlement_id":"stl-8472"}`
+	for _, message := range []string{plain, reordered} {
+		result := mustSettle(t, b.Open(t), NewSettlement(t, message))
+		wantOutcome(t, result, settle.OutcomeDuplicate)
+		if !result.AppliedAt.Equal(first.AppliedAt) || result.ReceiptExpired {
+			t.Errorf("duplicate says %+v, want the stored outcome of %v", result, first.AppliedAt)
+		}
+	}
+	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
+		t.Errorf("a duplicate changed (-before +after):\n%s", diff)
+	}
+}
+
+func testOwnCommit(t *testing.T, b Backend) {
+	store := b.Open(t)
+	st := NewSettlement(t, plain)
+	first := mustSettle(t, store, st)
+	second := mustSettle(t, store, st)
+	if diff := cmp.Diff(first, second); diff != "" {
+		t.Errorf("the same delivery settled again says (-first +second):\n%s", diff)
+	}
+	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":1}`)
+	for range 2 {
+		wantOutcome(t, mustSettle(t, store, changed), settle.OutcomeConflict, "amount_cents")
+	}
+	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 || conflicts[0].Deliveries != 1 {
+		t.Errorf("one delivery recorded %+v", conflicts)
+	}
+}
+
+func testConflictNamesMember(t *testing.T, b Backend) {
+	for i, change := range []struct {
+		member, message string
+	}{
+		{"amount_cents", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4732,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`},
+		{"account_id", `{"settlement_id":"%s","account_id":"reserve-Claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`},
+		{"currency", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"USD","creditor_account":"cp-19","reference":"claim"}`},
+		{"currency", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"creditor_account":"cp-19","reference":"claim"}`},
+		{"creditor_account", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-20","reference":"claim"}`},
+		{"creditor_account", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim"}`},
+		{"reference", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"Claim"}`},
+		{"reference", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19"}`},
+	} {
+		id := fmt.Sprintf("stl-%d", i)
+		store := b.Open(t)
+		settled := `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`
+		first := mustSettle(t, store, NewSettlement(t, fmt.Sprintf(settled, id)))
+		before := b.Snapshot(t)
+
+		changed := NewSettlement(t, fmt.Sprintf(change.message, id))
+		result := mustSettle(t, store, changed)
+		wantOutcome(t, result, settle.OutcomeConflict, change.member)
+		if result.PayloadHash != changed.Hash || !result.AppliedAt.Equal(first.AppliedAt) {
+			t.Errorf("%s: conflict says %+v", change.member, result)
+		}
+		after := wantSound(t, b)
+		found := after.Conflicts
+		after.Conflicts, before.Conflicts = nil, nil
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s: a conflict changed (-before +after):\n%s", change.member, diff)
+		}
+		if got := found[len(found)-1]; got.PayloadHash != changed.Hash || string(got.Payload) != string(changed.Message.Data) || got.Deliveries != 1 {
+			t.Errorf("%s: recorded %+v", change.member, got)
+		}
+	}
+}
+
+func testConflictCount(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, plain))
+	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"a","amount_cents":1}`)
+	for range 3 {
+		changed = again(changed)
+		wantOutcome(t, mustSettle(t, store, changed), settle.OutcomeConflict, "account_id", "amount_cents")
+	}
+	other := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":2}`)
+	wantOutcome(t, mustSettle(t, store, other), settle.OutcomeConflict, "amount_cents")
+	counts := map[settle.PayloadHash]int64{}
+	for _, c := range wantSound(t, b).Conflicts {
+		counts[c.PayloadHash] = c.Deliveries
+	}
+	if diff := cmp.Diff(map[settle.PayloadHash]int64{changed.Hash: 3, other.Hash: 1}, counts); diff != "" {
+		t.Errorf("deliveries by hash (-want +got):\n%s", diff)
+	}
+	// The settled payout is still a duplicate.
+	wantOutcome(t, mustSettle(t, store, NewSettlement(t, plain)), settle.OutcomeDuplicate)
+}
+
+func testCurrencyWrittenOut(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, plain))
+	written := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"USD"}`)
+	wantOutcome(t, mustSettle(t, store, written), settle.OutcomeConflict, "currency")
+	wantSound(t, b)
+}
+
+func testDefaultCurrencyChanged(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, plain))
+	for message, want := range map[string]settle.Outcome{
+		plain: settle.OutcomeDuplicate,
+		`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4732}`: settle.OutcomeConflict,
+	} {
+		st := NewSettlement(t, message)
+		st.Payout.Currency = "EUR" // what another DEFAULT_CURRENCY would have filled in
+		result := mustSettle(t, store, st)
+		if want == settle.OutcomeConflict {
+			wantOutcome(t, result, want, "amount_cents")
+		} else {
+			wantOutcome(t, result, want)
+		}
+	}
+	if m := wantSound(t, b).Movement("stl-8472"); m.Currency != "USD" {
+		t.Errorf("currency %s, want the one that was settled", m.Currency)
+	}
+}
+
+func testExpiredReceipt(t *testing.T, b Backend) {
+	store := b.Open(t)
+	first := mustSettle(t, store, NewSettlement(t, plain))
+	b.DeleteReceipt(t, "stl-8472")
+	before := b.Snapshot(t)
+	if before.Receipt("stl-8472") != nil {
+		t.Fatal("the receipt is still there")
+	}
+	replay := mustSettle(t, store, NewSettlement(t, plain))
+	wantOutcome(t, replay, settle.OutcomeDuplicate)
+	if !replay.ReceiptExpired || !replay.AppliedAt.Equal(first.AppliedAt) {
+		t.Errorf("replay says %+v, want the receipt expired and applied at %v", replay, first.AppliedAt)
+	}
+	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
+		t.Errorf("the replay changed (-before +after):\n%s", diff)
+	}
+	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":47310}`)
+	conflict := mustSettle(t, store, changed)
+	wantOutcome(t, conflict, settle.OutcomeConflict, "amount_cents")
+	if !conflict.ReceiptExpired {
+		t.Error("the conflict does not say that the receipt has expired")
+	}
+	after := b.Snapshot(t)
+	if violations := after.Violations(true); len(violations) > 0 || len(after.Conflicts) != 1 {
+		t.Errorf("violations %q, conflicts %+v", violations, after.Conflicts)
+	}
+}
+
+func testInstruction(t *testing.T, b Backend) {
+	store := b.Open(t)
+	st := NewSettlement(t, full)
+	if result := mustSettle(t, store, st); result.Instruction != settle.InstructionUncertain {
+		t.Errorf("applied with instruction %q, want uncertain", result.Instruction)
+	}
+	if result := mustSettle(t, store, again(st)); result.Instruction != settle.InstructionUncertain {
+		t.Errorf("duplicate with instruction %q, want uncertain", result.Instruction)
+	}
+	all := wantSound(t, b)
+	want := snapshot.Instruction{
+		SettlementID: "stl-8472", IdempotencyKey: "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6", RequestBody: st.Instruction.Body,
+		State: settle.InstructionUncertain, Version: 1, NextCheckAt: &st.Instruction.NextCheckAt, CreatedAt: all.Movements[0].RecordedAt,
+	}
+	if diff := cmp.Diff([]snapshot.Instruction{want}, all.Instructions); diff != "" {
+		t.Errorf("instructions (-want +got):\n%s", diff)
+	}
+	wantEvent := snapshot.InstructionEvent{
+		SettlementID: "stl-8472", Version: 1, ToState: settle.InstructionUncertain, Cause: "created", RecordedAt: want.CreatedAt,
+	}
+	if diff := cmp.Diff([]snapshot.InstructionEvent{wantEvent}, all.Events); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if r := all.Receipt("stl-8472"); r.ExpireFrom != nil {
+		t.Errorf("expire_from %v while the instruction is open", r.ExpireFrom)
+	}
+}
+
+func testDue(t *testing.T, b Backend) {
+	store := b.Open(t)
+	for i := range 5 {
+		st := NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1,"creditor_account":"c"}`, i))
+		st.Instruction.NextCheckAt = PublishTime.Add(time.Duration(i) * time.Minute)
+		mustSettle(t, store, st)
+	}
+	mustSettle(t, store, NewSettlement(t, plain))
+	for _, test := range []struct {
+		after time.Duration
+		limit int
+		want  int
+	}{{-time.Second, 10, 0}, {0, 10, 1}, {2 * time.Minute, 10, 3}, {time.Hour, 10, 5}, {time.Hour, 2, 2}} {
+		due, err := store.Due(t.Context(), PublishTime.Add(test.after), test.limit)
+		if err != nil || len(due) != test.want {
+			t.Errorf("due after %v, at most %d: %v, %v; want %d", test.after, test.limit, due, err, test.want)
+		}
+	}
+}
+
+func testUnknownHashVersion(t *testing.T, b Backend) {
+	store := b.Open(t)
+	st := NewSettlement(t, plain)
+	st.Hash = "v2:00"
+	mustSettle(t, store, st)
+	before := b.Snapshot(t)
+	if result, err := store.Settle(t.Context(), NewSettlement(t, plain)); err == nil || result.Outcome.Final() {
+		t.Errorf("settled as %v, %v; want an error", result.Outcome, err)
+	}
+	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
+		t.Errorf("changed (-before +after):\n%s", diff)
+	}
+}
+
+func newQuarantined(data string) settle.Quarantined {
+	return settle.Quarantined{
+		Message: settle.Message{
+			ID: "1002", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, OrderingKey: "k",
+			Attributes: map[string]string{"z": "1", "a": "\x00"}, Data: []byte(data),
+		},
+		Refusal:    settle.Refusal{Reason: settle.ReasonInvalidField, Member: "amount_cents", Detail: "amount_cents must be"},
+		DeliveryID: DeliveryID(),
+	}
+}
+
+func mustQuarantine(t *testing.T, store settle.Store, q settle.Quarantined) {
+	t.Helper()
+	if err := store.Quarantine(t.Context(), q); err != nil {
+		t.Fatalf("quarantine: %v", err)
+	}
+}
+
+func testQuarantine(t *testing.T, b Backend) {
+	store := b.Open(t)
+	q := newQuarantined("\x00\xff not a payout")
+	mustQuarantine(t, store, q)
+	mustQuarantine(t, store, q) // the same delivery, its answer lost
+	redelivered := q
+	redelivered.DeliveryID = DeliveryID()
+	mustQuarantine(t, b.Open(t), redelivered)
+	all := wantSound(t, b)
+	if len(all.Quarantined) != 1 {
+		t.Fatalf("%d rows, want 1", len(all.Quarantined))
+	}
+	want := snapshot.Quarantined{
+		Identity: q.Identity(), MessageID: "1002", Subscription: "projects/p/subscriptions/s", Reason: settle.ReasonInvalidField,
+		Member: "amount_cents", Detail: "amount_cents must be", Data: []byte("\x00\xff not a payout"), Attributes: `{"a":"\u0000","z":"1"}`,
+		OrderingKey: "k", PublishTime: &PublishTime, LastDeliveryID: redelivered.DeliveryID, Deliveries: 2,
+		QuarantinedAt: all.Quarantined[0].QuarantinedAt,
+	}
+	if diff := cmp.Diff(want, all.Quarantined[0]); diff != "" {
+		t.Errorf("row (-want +got):\n%s", diff)
+	}
+}
+
+func testQuarantineIdentity(t *testing.T, b Backend) {
+	store := b.Open(t)
+	for _, data := range []string{"", "a", "b"} {
+		q := newQuarantined(data)
+		q.Message.ID = ""
+		mustQuarantine(t, store, q)
+		mustQuarantine(t, store, newQuarantined(data))
+	}
+	if got := len(wantSound(t, b).Quarantined); got != 6 {
+		t.Errorf("%d rows, want 6", got)
+	}
+}
+
+// settleAtOnce settles all of them at the same time, each in a store of its own.
+func settleAtOnce(t *testing.T, b Backend, all []settle.Settlement) map[settle.Outcome]int {
+	t.Helper()
+	var wg sync.WaitGroup
+	results := make([]settle.Result, len(all))
+	errs := make([]error, len(all))
+	for i, st := range all {
+		store := b.Open(t)
+		wg.Go(func() { results[i], errs[i] = store.Settle(t.Context(), st) })
+	}
+	wg.Wait()
+	outcomes := map[settle.Outcome]int{}
+	for i, result := range results {
+		if errs[i] != nil {
+			t.Errorf("delivery %d: %v", i, errs[i])
+		}
+		outcomes[result.Outcome]++
+	}
+	return outcomes
+}
+
+func testConcurrentDeliveries(t *testing.T, b Backend) {
+	const n = 6
+	all := make([]settle.Settlement, n)
+	for i := range all {
+		all[i] = NewSettlement(t, plain)
+	}
+	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: n - 1}
+	if diff := cmp.Diff(want, settleAtOnce(t, b, all)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	wantSound(t, b)
+}
+
+func testConcurrentConflict(t *testing.T, b Backend) {
+	all := make([]settle.Settlement, 6)
+	for i := range all {
+		all[i] = NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-8472","account_id":"a","amount_cents":%d}`, 1+i%2))
+	}
+	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: 2, settle.OutcomeConflict: 3}
+	if diff := cmp.Diff(want, settleAtOnce(t, b, all)); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 || conflicts[0].Deliveries != 3 {
+		t.Errorf("conflicts %+v, want one, delivered 3 times", conflicts)
+	}
+}

@@ -1,0 +1,281 @@
+package spannerstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc/codes"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// RereadTimeout bounds the read that finds out about a lost answer. It comes on
+// top of the caller's deadline.
+const RereadTimeout = 5 * time.Second
+
+// maxTransactions bounds the read-write transactions of one call. A second one
+// is needed when an insert lost a race or an answer was lost; more than that
+// only if it happens again.
+const maxTransactions = 4
+
+// Store keeps settlements in a Spanner database. It is safe for concurrent use.
+// The zero value is not usable; see [Open].
+type Store struct {
+	client *spanner.Client
+	// turn, when not nil, lets one read-write transaction run at a time: the
+	// emulator mishandles two of one client.
+	turn chan struct{}
+}
+
+var _ settle.Store = (*Store)(nil)
+
+// Config says which database to open, and how.
+type Config struct {
+	// Database is projects/P/instances/I/databases/D. Required.
+	Database string
+	// Emulator says that the database is the Spanner emulator's. The client
+	// finds the emulator by SPANNER_EMULATOR_HOST or by Options; this field makes
+	// read-write transactions run one after another, which the emulator needs.
+	Emulator bool
+	// Options are passed to the Spanner client. Usually empty.
+	Options []option.ClientOption
+}
+
+// Open opens the database. It does not wait for Spanner to answer: a database
+// that cannot be reached shows in the first call.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	client, err := spanner.NewClientWithConfig(ctx, cfg.Database, spanner.ClientConfig{
+		// The built-in metrics want monitoring.timeSeries.create and an exporter
+		// that works while the function's CPU sleeps. Spanner measures the same
+		// on its side.
+		DisableNativeMetrics: true,
+	}, cfg.Options...)
+	if err != nil {
+		return nil, fmt.Errorf("open spanner database %s: %w", cfg.Database, err)
+	}
+	s := &Store{client: client}
+	if cfg.Emulator {
+		s.turn = make(chan struct{}, 1)
+	}
+	return s, nil
+}
+
+// Close closes the connections. Calls that are still running fail.
+func (s *Store) Close() { s.client.Close() }
+
+// Settle implements settle.Store.
+func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	step := s.insertSettlement
+	var lastErr error
+	for range 1 + maxTransactions {
+		result, err := step(ctx, st)
+		switch commitFate(err) {
+		case fateCommitted:
+			return result, nil
+		case fateRefused:
+			return settle.Result{}, withhold(err)
+		case fateExists: // somebody was first: the transaction sees who
+		case fateUnknown:
+			result, found, rereadErr := s.reread(ctx, st)
+			if found {
+				return result, nil
+			}
+			if rereadErr != nil || ctx.Err() != nil {
+				return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, errors.Join(withhold(err), withhold(rereadErr)))
+			}
+		}
+		step, lastErr = s.settleInTransaction, err
+	}
+	return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+}
+
+// insertSettlement is the first attempt: one Commit.
+func (s *Store) insertSettlement(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	rows, err := settlementRows(st)
+	if err != nil {
+		return settle.Result{}, err
+	}
+	appliedAt, err := s.client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagSettle))
+	if err != nil {
+		return settle.Result{}, err
+	}
+	judgement, err := settle.Judge(settle.Stored{}, st)
+	judgement.Result.AppliedAt = appliedAt
+	return judgement.Result, err
+}
+
+// settleInTransaction is the decision in one read-write transaction.
+func (s *Store) settleInTransaction(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	var judgement settle.Judgement
+	committed, err := s.readWrite(ctx, tagSettle, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		judgement = settle.Judgement{}
+		stored, err := readStored(ctx, tx, st)
+		if err != nil {
+			return err
+		}
+		if judgement, err = settle.Judge(stored.Stored, st); err != nil {
+			return err
+		}
+		rows, err := rowsFor(judgement, stored, st)
+		if err != nil {
+			return err
+		}
+		return tx.BufferWrite(rows)
+	})
+	if err != nil {
+		return settle.Result{}, err
+	}
+	if judgement.Action == settle.ActionInsert {
+		judgement.Result.AppliedAt = committed
+	}
+	return judgement.Result, nil
+}
+
+// reread looks, without locks and in a context of its own, at what is stored.
+// found reports that it is the whole answer: nothing is left to be written.
+func (s *Store) reread(ctx context.Context, st settle.Settlement) (result settle.Result, found bool, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
+	defer cancel()
+	stored, err := readStored(ctx, s.client.Single(), st)
+	if err != nil {
+		return settle.Result{}, false, fmt.Errorf("read again: %w", err)
+	}
+	judgement, err := settle.Judge(stored.Stored, st)
+	return judgement.Result, err == nil && judgement.Action == settle.ActionNone, err
+}
+
+// Quarantine implements settle.Store.
+func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
+	step := s.insertQuarantined
+	var lastErr error
+	for range 1 + maxTransactions {
+		err := step(ctx, q)
+		switch commitFate(err) {
+		case fateCommitted:
+			return nil
+		case fateRefused:
+			return withhold(err)
+		case fateExists:
+		case fateUnknown: // the transaction recognises this delivery's own row
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(err))
+			}
+		}
+		step, lastErr = s.quarantineInTransaction, err
+	}
+	return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+}
+
+func (s *Store) insertQuarantined(ctx context.Context, q settle.Quarantined) error {
+	row, err := quarantinedRow(q)
+	if err != nil {
+		return err
+	}
+	_, err = s.client.Apply(ctx, []*spanner.Mutation{row}, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagQuarantine))
+	return err
+}
+
+func (s *Store) quarantineInTransaction(ctx context.Context, q settle.Quarantined) error {
+	_, err := s.readWrite(ctx, tagQuarantine, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		known, err := readQuarantined(ctx, tx, q)
+		if err != nil {
+			return err
+		}
+		switch {
+		case known.deliveries == 0:
+			row, err := quarantinedRow(q)
+			if err != nil {
+				return err
+			}
+			return tx.BufferWrite([]*spanner.Mutation{row})
+		case known.lastDeliveryID == q.DeliveryID:
+			return nil
+		default:
+			return tx.BufferWrite([]*spanner.Mutation{quarantinedAgainRow(q, known)})
+		}
+	})
+	return err
+}
+
+// Due implements settle.Store. It reads the index of due instructions by range,
+// each shard from its oldest entry, and no instruction that is not due.
+func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
+	stmt := spanner.Statement{SQL: dueSQL, Params: map[string]any{"now": now, "limit": int64(limit)}}
+	var ids []string
+	err := s.client.Single().QueryWithOptions(ctx, stmt, spanner.QueryOptions{RequestTag: tagDue}).Do(func(row *spanner.Row) error {
+		var id string
+		if err := row.Columns(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list due instructions: %w", err)
+	}
+	return ids, nil
+}
+
+// readWrite runs fn in a read-write transaction and returns its commit
+// timestamp. fn may be run several times.
+func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+	if s.turn != nil {
+		select {
+		case s.turn <- struct{}{}:
+			defer func() { <-s.turn }()
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+	response, err := s.client.ReadWriteTransactionWithOptions(ctx, fn, spanner.TransactionOptions{TransactionTag: tag})
+	return response.CommitTs, err
+}
+
+// fate is what is known of a commit.
+type fate int
+
+const (
+	fateUnknown   fate = iota // it may have gone through, or may yet
+	fateCommitted             // it went through
+	fateExists                // a row is there already, nothing was written
+	fateRefused               // Spanner refused it, nothing was written
+)
+
+// commitFate reads an error of a commit. Codes not listed here do not tell
+// whether the commit went through, whatever their names suggest.
+func commitFate(err error) fate {
+	if err == nil {
+		return fateCommitted
+	}
+	switch spanner.ErrCode(err) { //nolint:exhaustive // every other code is unknown, and new ones must be
+	case codes.AlreadyExists:
+		return fateExists
+	case codes.OutOfRange, codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated:
+		return fateRefused
+	default:
+		return fateUnknown
+	}
+}
+
+// withheldError keeps text that can quote column values out of logs and answers.
+type withheldError struct{ err error }
+
+func (e withheldError) Error() string {
+	return fmt.Sprintf("spanner: %s (its text can quote column values and is withheld)", spanner.ErrCode(e.err))
+}
+
+func (e withheldError) Unwrap() error { return e.err }
+
+// withhold hides the text of errors by which Spanner can quote what was written.
+func withhold(err error) error {
+	switch spanner.ErrCode(err) { //nolint:exhaustive // only these quote values
+	case codes.OutOfRange, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists:
+		return withheldError{err}
+	default:
+		return err
+	}
+}
