@@ -34,8 +34,9 @@
 //
 // A commit whose answer is lost may have gone through, whatever the error code.
 // Only codes by which Spanner states a refusal count as one; everything else is
-// followed by a read. The read has a context of its own, because the caller's is
-// often what ended. A receipt with this delivery's ID is this delivery's own
+// followed by a read. The read has a context of its own, because the caller's
+// deadline is often what ended; only a caller that has gone away altogether is
+// not read for, since the message is delivered again anyway. A receipt with this delivery's ID is this delivery's own
 // commit: the outcome is applied, and not a duplicate of itself. The same
 // happens inside the client library, which repeats a commit on UNAVAILABLE and
 // runs a whole transaction function again on a broken stream.

@@ -80,6 +80,9 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 			return settle.Result{}, withhold(err)
 		case fateExists: // somebody was first: the transaction sees who
 		case fateUnknown:
+			if callerIsGone(ctx) {
+				return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(err))
+			}
 			result, found, rereadErr := s.reread(ctx, st)
 			if found {
 				return result, nil
@@ -92,6 +95,11 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 	}
 	return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
 }
+
+// callerIsGone reports whether nobody waits for the outcome any more. The
+// message is delivered again in any case, and a storm of such callers must not
+// cause reads that hold up others.
+func callerIsGone(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // insertSettlement is the first attempt: one Commit.
 func (s *Store) insertSettlement(ctx context.Context, st settle.Settlement) (settle.Result, error) {

@@ -1,0 +1,81 @@
+# Everything there is to run. `make` alone lists it; CI calls these targets and nothing else.
+# Written for GNU make 3.81 (macOS) and later, and any POSIX shell.
+
+GO       ?= go
+ARGS     ?=
+BENCH    ?= .
+FUZZTIME ?= 60s
+
+# Built from source by the Go command, checked against .tools/go.sum and kept in the build cache: some minutes the
+# first time, about a second after that. A newer Go or version builds it again by itself.
+GOLANGCI = $(GO) tool -modfile=.tools/go.mod golangci-lint
+
+# Below the 15 minutes that CI allows for everything, so that a hanging test leaves its stack traces.
+TIMEOUT  = 14m
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: run
+run: ## the whole system on this machine, until interrupted (ARGS="--listen 127.0.0.1:8080")
+	$(GO) run ./cmd/local $(ARGS)
+
+.PHONY: demo
+demo: ## settle a sample of messages and show the ledger (ARGS="--memory": without emulators)
+	$(GO) run ./cmd/local demo $(ARGS)
+
+.PHONY: build
+build: ## the programs, into bin/
+	$(GO) build -o bin/ ./cmd/...
+
+.PHONY: test
+test: ## all tests
+	$(GO) test -count=1 -timeout=$(TIMEOUT) ./...
+
+.PHONY: race
+race: ## all tests under the race detector
+	$(GO) test -race -count=1 -timeout=$(TIMEOUT) ./...
+
+.PHONY: bench
+bench: ## all benchmarks with allocations (BENCH=pattern)
+	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem ./...
+
+# The Go command fuzzes one target of one package at a time.
+.PHONY: fuzz
+fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
+	@found=0; \
+	pkgs=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) || exit 1; \
+	for pkg in $$pkgs; do \
+		listed=$$($(GO) test -list='^Fuzz' "$$pkg") || { echo "$$listed"; exit 1; }; \
+		for target in $$(echo "$$listed" | grep '^Fuzz'); do \
+			found=1; \
+			echo "== $$pkg $$target"; \
+			$(GO) test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) "$$pkg" || exit 1; \
+		done; \
+	done; \
+	if [ $$found = 0 ]; then echo "no fuzz target found" >&2; exit 1; fi
+
+.PHONY: lint
+lint: ## linters, formatting, go vet, go.mod, shell scripts
+	$(GOLANGCI) config verify
+	$(GOLANGCI) run
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+	@if command -v shellcheck >/dev/null 2>&1; then \
+		set -- .ci/run; \
+		for f in deploy/*.sh; do if [ -f "$$f" ]; then set -- "$$@" "$$f"; fi; done; \
+		echo "shellcheck $$*"; shellcheck "$$@"; \
+	else \
+		echo "shellcheck is not installed: shell scripts not checked"; \
+	fi
+
+.PHONY: fmt
+fmt: ## format the Go files
+	$(GOLANGCI) fmt
+
+.PHONY: clean
+clean: ## remove what build made
+	rm -rf bin

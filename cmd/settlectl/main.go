@@ -1,0 +1,155 @@
+// Command settlectl is the operator's tool.
+//
+// It answers what a person asks about payouts without SQL and without the
+// Google Cloud console: what the function would say to a message (check), and
+// how messages get into the topic (publish). Every command writes its result on
+// standard output, as one line of JSON, and everything meant for a person on
+// standard error; the exit code alone tells a script how it went.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// The exit codes. A command's help says when it ends with which.
+const (
+	exitOK = 0
+	// exitNo: the command worked and its answer is no.
+	exitNo = 1
+	// exitError: the command was called wrongly, or could not read, write or connect.
+	exitError = 2
+	// exitInterrupted: 128 and the number of SIGINT, as shells have it.
+	exitInterrupted = 130
+)
+
+// codedError is an error that ends the program with a code of its own. Any other
+// error that reaches run is a usage error.
+type codedError struct {
+	code int
+	err  error // nil: the result on standard output says it all
+}
+
+func (e *codedError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *codedError) Unwrap() error { return e.err }
+
+// failf gives an error that is not about usage: reading, writing, connecting.
+func failf(format string, args ...any) error {
+	return &codedError{code: exitError, err: fmt.Errorf(format, args...)}
+}
+
+// streams is everything of the process that commands touch, so that tests run
+// them in-process.
+type streams struct {
+	in       io.Reader
+	out, err io.Writer
+	// errColumns is the width of the terminal behind err; zero: err is not a terminal.
+	errColumns int
+	// getenv looks up an environment variable. The client libraries read theirs
+	// (PUBSUB_EMULATOR_HOST, GOOGLE_APPLICATION_CREDENTIALS) from the process.
+	getenv func(string) string
+}
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], streams{
+		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		errColumns: terminalColumns(os.Stderr), getenv: os.Getenv,
+	}))
+}
+
+// terminalColumns returns the width of the terminal behind f, or 0 if there is none.
+func terminalColumns(f *os.File) int {
+	fd := int(f.Fd())
+	if !term.IsTerminal(fd) {
+		return 0
+	}
+	columns, _, err := term.GetSize(fd)
+	if err != nil || columns <= 0 {
+		return 80 // a terminal that does not tell its size
+	}
+	return columns
+}
+
+// run runs the program with args, the program's name not among them.
+func run(ctx context.Context, args []string, s streams) (exitCode int) {
+	root := newRoot(s) //nolint:contextcheck // cobra hands ctx to the command that runs
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		return exitOK
+	}
+	coded, ok := errors.AsType[*codedError](err)
+	if !ok {
+		_, _ = fmt.Fprintf(s.err, "settlectl: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+		return exitError
+	}
+	if coded.err != nil {
+		_, _ = fmt.Fprintf(s.err, "settlectl: %v\n", coded.err)
+	}
+	return coded.code
+}
+
+func newRoot(s streams) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "settlectl",
+		Short: "The operator's tool of Settle Once",
+		Long: `settlectl is the operator's tool of Settle Once, which settles payout messages
+exactly once.
+
+Results go to standard output as one line of JSON, everything else to standard
+error. Exit codes: 0 yes, 1 no (a refused message, a message not published),
+2 wrong usage or an input, output or connection error, 130 interrupted.`,
+		Example: `  settlectl check payout.json
+  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
+  source <(settlectl completion bash)`,
+		SilenceUsage:  true, // a page of usage would hide the error
+		SilenceErrors: true, // run prints it
+	}
+	root.SetIn(s.in)
+	root.SetOut(s.out)
+	root.SetErr(s.err)
+	root.AddCommand(newCheck(s), newPublish(s))
+	return root
+}
+
+// openInput opens the file that args name, or standard input where they name
+// none or "-". name is how to speak of it.
+func openInput(args []string, s streams) (input io.ReadCloser, name string, err error) {
+	if len(args) == 0 || args[0] == "-" {
+		return io.NopCloser(s.in), "standard input", nil
+	}
+	file, err := os.Open(args[0])
+	if err != nil {
+		return nil, "", failf("%w; name a file that can be read, or - for standard input", err)
+	}
+	if info, err := file.Stat(); err == nil && info.IsDir() {
+		_ = file.Close()
+		return nil, "", failf("%s is a directory; name a file, or - for standard input", args[0])
+	}
+	return file, args[0], nil
+}
+
+// printJSON writes value as one line.
+func printJSON(out io.Writer, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return failf("encode the result: %w", err)
+	}
+	if _, err := out.Write(append(text, '\n')); err != nil {
+		return failf("write the result to standard output: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	vkit "cloud.google.com/go/pubsub/v2/apiv1"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+
+	"github.com/settleonce/settleonce/emulator/emulatortest"
+)
+
+// testTopic is a topic of its own in the Pub/Sub emulator, to which the
+// environment leads until the test ends.
+type testTopic struct {
+	id           string
+	name         string // projects/P/topics/ and id
+	subscription string
+	client       *vkit.SubscriptionAdminClient
+}
+
+const testProject = "settlectl-test"
+
+func newTestTopic(t *testing.T) testTopic {
+	t.Helper()
+	id := "t-" + rand.Text() // the emulator may outlive this process
+	emulator := emulatortest.PubSub(t)
+	t.Setenv("PUBSUB_EMULATOR_HOST", emulator.Host)
+	topic := testTopic{
+		id:           id,
+		name:         "projects/" + testProject + "/topics/" + id,
+		subscription: "projects/" + testProject + "/subscriptions/" + id,
+	}
+	if err := emulator.CreateTopic(t.Context(), topic.name); err != nil {
+		t.Fatal(err)
+	}
+	client, err := vkit.NewSubscriptionAdminClient(t.Context(), emulator.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	topic.client = client
+	_, err = client.CreateSubscription(t.Context(), &pubsubpb.Subscription{
+		Name: topic.subscription, Topic: topic.name, AckDeadlineSeconds: 60,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return topic
+}
+
+// receive pulls and acknowledges messages until there are count, and then once
+// more to see that there are no others.
+func (topic testTopic) receive(t *testing.T, count int) (sorted []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	for last := false; !last; {
+		last = len(sorted) >= count
+		//nolint:staticcheck // an empty answer at once is what the last pull wants
+		response, err := topic.client.Pull(ctx, &pubsubpb.PullRequest{Subscription: topic.subscription, MaxMessages: 1000, ReturnImmediately: last})
+		if err != nil {
+			t.Fatalf("pull, %d of %d messages are here: %v", len(sorted), count, err)
+		}
+		var ids []string
+		for _, m := range response.GetReceivedMessages() {
+			if len(m.GetMessage().GetAttributes()) != 0 || m.GetMessage().GetOrderingKey() != "" {
+				t.Errorf("a message with attributes or an ordering key: %v", m.GetMessage().GetMessageId())
+			}
+			sorted = append(sorted, string(m.GetMessage().GetData()))
+			ids = append(ids, m.GetAckId())
+		}
+		if len(ids) == 0 {
+			continue
+		}
+		if err := topic.client.Acknowledge(ctx, &pubsubpb.AcknowledgeRequest{Subscription: topic.subscription, AckIds: ids}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(sorted)
+	return sorted
+}
+
+// wantCounts checks the summary on standard output, but for the time it took.
+func wantCounts(t *testing.T, got outcome, code, published, failed int) {
+	t.Helper()
+	sum := parse[summary](t, got.out)
+	if got.code != code || sum.Published != published || sum.Failed != failed || sum.Seconds < 0 {
+		t.Errorf("exit code %d, %+v; want %d, published %d, failed %d; standard error:\n%s", got.code, sum, code, published, failed, got.errOut)
+	}
+}
+
+func TestPublishSendsTheBytesOfEveryLine(t *testing.T) {
+	topic := newTestTopic(t)
+	messages := []string{
+		smallest, smallest, "{", " ", "\t{}\r", "a<b>&c", "\xff\x00\xfe", "\ufeff{}", strings.Repeat("m", 1<<20),
+	}
+	for i := range 2500 { // more than may be on its way at a time
+		messages = append(messages, fmt.Sprintf(`{"settlement_id":"stl-%d"}`, i))
+	}
+	path := filepath.Join(t.TempDir(), "payouts.jsonl")
+	if err := os.WriteFile(path, []byte("\n\r\n"+strings.Join(messages, "\n\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got := settlectl(t, nil, nil, "publish", path, "--topic", topic.name)
+	wantCounts(t, got, exitOK, len(messages), 0)
+	if got.errOut != "" {
+		t.Errorf("standard error %q", got.errOut)
+	}
+	slices.Sort(messages)
+	if received := topic.receive(t, len(messages)); !slices.Equal(messages, received) {
+		t.Errorf("%d messages published and %d received, or others (-want +got):\n%s",
+			len(messages), len(received), cmp.Diff(messages, received))
+	}
+}
+
+func TestPublishFromStandardInputToAShortTopicName(t *testing.T) {
+	topic := newTestTopic(t)
+	got := settlectl(t, strings.NewReader("one\ntwo\n"), nil, "publish", "-", "--project", testProject, "--topic", topic.id)
+	wantCounts(t, got, exitOK, 2, 0)
+	if diff := cmp.Diff([]string{"one", "two"}, topic.receive(t, 2)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPublishNothing(t *testing.T) {
+	topic := newTestTopic(t)
+	wantCounts(t, settlectl(t, strings.NewReader(""), nil, "publish", "-", "--topic", topic.name), exitOK, 0, 0)
+}
+
+func TestPublishToAMissingTopicNamesTheLines(t *testing.T) {
+	topic := newTestTopic(t)
+	got := settlectl(t, strings.NewReader("secret-1\n\nsecret-3\nsecret-4\n"), nil,
+		"publish", "-", "--topic", topic.name+"-not-there")
+	wantCounts(t, got, exitNo, 0, 3)
+	for _, want := range []string{"publish line 1: ", "NotFound", "publish lines 3 to 4: the same error", "3 of 3 messages failed"} {
+		if !strings.Contains(got.errOut, want) {
+			t.Errorf("standard error has no %q:\n%s", want, got.errOut)
+		}
+	}
+	if strings.Contains(got.errOut, "secret") {
+		t.Errorf("standard error shows a payload:\n%s", got.errOut)
+	}
+}
+
+func TestPublishGoesOnAfterALineThatIsTooLong(t *testing.T) {
+	topic := newTestTopic(t)
+	input := strings.Join([]string{"one", strings.Repeat("x", maxLineBytes+1), "three", strings.Repeat("x", maxLineBytes), "five"}, "\n")
+	got := settlectl(t, strings.NewReader(input), nil, "publish", "-", "--topic", topic.name)
+	wantCounts(t, got, exitNo, 3, 2)
+	for _, want := range []string{"publish line 2: the line is longer", "publish line 4: the line is longer"} {
+		if !strings.Contains(got.errOut, want) {
+			t.Errorf("standard error has no %q:\n%s", want, got.errOut)
+		}
+	}
+	if strings.Contains(got.errOut, "xxx") {
+		t.Error("standard error shows a payload")
+	}
+	if diff := cmp.Diff([]string{"five", "one", "three"}, topic.receive(t, 3)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPublishSendsWhatWasReadBeforeAnError(t *testing.T) {
+	topic := newTestTopic(t)
+	input := io.MultiReader(strings.NewReader("one\ntwo\nthr"), iotest.ErrReader(errors.New("the disk is gone")))
+	got := settlectl(t, input, nil, "publish", "-", "--topic", topic.name)
+	wantCounts(t, got, exitError, 2, 0)
+	if want := "read what follows line 2 of standard input: the disk is gone"; !strings.Contains(got.errOut, want) {
+		t.Errorf("standard error has no %q:\n%s", want, got.errOut)
+	}
+	if diff := cmp.Diff([]string{"one", "two"}, topic.receive(t, 2)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestPublishShowsABarOnATerminalOnly(t *testing.T) {
+	topic := newTestTopic(t)
+	path := filepath.Join(t.TempDir(), "payouts.jsonl")
+	if err := os.WriteFile(path, []byte("one\n"+strings.Repeat("x", maxLineBytes+1)+"\nthree\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, "-"} {
+		in, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out, errOut bytes.Buffer
+		code := run(t.Context(), []string{"publish", file, "--topic", topic.name}, streams{
+			in: in, out: &out, err: &errOut, errColumns: 80, getenv: os.Getenv,
+		})
+		_ = in.Close()
+		wantCounts(t, outcome{code, out.String(), errOut.String()}, exitNo, 2, 1)
+		for _, want := range []string{"published 2, failed 1", "publish line 2: the line is longer", "1 of 3 messages failed"} {
+			if !strings.Contains(errOut.String(), want) {
+				t.Errorf("%s: standard error has no %q:\n%s", file, want, errOut.String())
+			}
+		}
+	}
+}
+
+func TestInterruptedPublishSaysHowFarItGot(t *testing.T) {
+	topic := newTestTopic(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	// A producer that has written two lines and half of one, and writes no more.
+	in, producer := io.Pipe()
+	defer func() { _ = producer.Close() }()
+	var out, errOut bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"publish", "-", "--topic", topic.name}, streams{in: in, out: &out, err: &errOut, getenv: os.Getenv})
+	}()
+	if _, err := io.WriteString(producer, "one\n\nthree\nfou"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"one", "three"}, topic.receive(t, 2)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	interrupt()
+	wantCounts(t, outcome{<-ended, out.String(), errOut.String()}, exitInterrupted, 2, 0)
+	if want := "interrupted after line 3 of standard input: 2 published, 0 failed"; !strings.Contains(errOut.String(), want) {
+		t.Errorf("standard error has no %q:\n%s", want, errOut.String())
+	}
+}
+
+// slowTopic is a Pub/Sub that keeps its answers back.
+type slowTopic struct {
+	pubsubpb.UnimplementedPublisherServer
+	release chan struct{} // closed when answers may go
+
+	mu       sync.Mutex
+	received int
+	arrived  chan struct{} // gets a value after each request
+}
+
+func (s *slowTopic) Publish(_ context.Context, request *pubsubpb.PublishRequest) (*pubsubpb.PublishResponse, error) {
+	s.mu.Lock()
+	s.received += len(request.GetMessages())
+	s.mu.Unlock()
+	s.arrived <- struct{}{}
+	<-s.release
+	return &pubsubpb.PublishResponse{MessageIds: make([]string, len(request.GetMessages()))}, nil
+}
+
+func (s *slowTopic) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.received
+}
+
+func TestPublishBoundsWhatIsOnItsWayAndCountsItWhenInterrupted(t *testing.T) {
+	const lines = 5 * maxOutstandingMessages
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	topic := &slowTopic{release: make(chan struct{}), arrived: make(chan struct{}, lines)}
+	server := grpc.NewServer()
+	pubsubpb.RegisterPublisherServer(server, topic)
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	t.Setenv("PUBSUB_EMULATOR_HOST", listener.Addr().String())
+
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, errOut bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"publish", "-", "--topic", "projects/p/topics/slow"},
+			streams{in: strings.NewReader(strings.Repeat("message\n", lines)), out: &out, err: &errOut, getenv: os.Getenv})
+	}()
+	for topic.count() < maxOutstandingMessages {
+		<-topic.arrived
+	}
+	interrupt()
+	close(topic.release)
+	code := <-ended
+
+	received := topic.count()
+	if received > maxOutstandingMessages+1 { // one may have got its turn while the interruption arrived
+		t.Errorf("%d messages were on their way at a time", received)
+	}
+	wantCounts(t, outcome{code, out.String(), errOut.String()}, exitInterrupted, received, 0)
+	if want := fmt.Sprintf("interrupted after line %d of standard input", received); !strings.Contains(errOut.String(), want) {
+		t.Errorf("standard error has no %q:\n%s", want, errOut.String())
+	}
+}

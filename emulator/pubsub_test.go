@@ -1,0 +1,266 @@
+package emulator
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	pubsub "cloud.google.com/go/pubsub/v2/apiv1"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+func startPubSubTest(t *testing.T) *PubSub {
+	t.Helper()
+	p, err := StartPubSub(t.Context(), WithPrivate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+// receiver counts the pushes of each payload and refuses "poison".
+type receiver struct {
+	mu    sync.Mutex
+	calls map[string]int
+	taken chan string // payloads that were accepted
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var push struct{ Message struct{ Data []byte } }
+	if err := json.NewDecoder(req.Body).Decode(&push); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	payload := string(push.Message.Data)
+	r.mu.Lock()
+	r.calls[payload]++
+	r.mu.Unlock()
+	if payload == "poison" {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	r.taken <- payload
+}
+
+func TestPubSub(t *testing.T) {
+	t.Parallel()
+	p := startPubSubTest(t)
+	t.Run("pushes, and dead-letters what is refused", func(t *testing.T) {
+		t.Parallel()
+		testPush(t, p)
+	})
+	t.Run("changes a subscription that exists", func(t *testing.T) {
+		t.Parallel()
+		testChange(t, p)
+	})
+	t.Run("creates topics at the same time", func(t *testing.T) {
+		t.Parallel()
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if err := p.CreateTopic(t.Context(), "projects/test/topics/common"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+func testPush(t *testing.T, p *PubSub) {
+	recv := &receiver{calls: map[string]int{}, taken: make(chan string, 10)}
+	server := httptest.NewServer(recv)
+	t.Cleanup(server.Close)
+	sub := Subscription{
+		Topic:           "projects/test/topics/payouts",
+		Name:            "projects/test/subscriptions/settle",
+		PushEndpoint:    server.URL,
+		MinBackoff:      10 * time.Millisecond,
+		MaxBackoff:      20 * time.Millisecond,
+		DeadLetterTopic: "projects/test/topics/payouts-dead",
+	}
+	for range 2 { // the second changes nothing
+		if err := p.CreatePushSubscription(t.Context(), sub); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, p, sub.Topic, "good", "poison")
+
+	select {
+	case got := <-recv.taken:
+		if got != "good" {
+			t.Errorf("pushed %q, want good", got)
+		}
+	case <-time.After(testLimit):
+		t.Fatal("nothing was pushed")
+	}
+	if got := pullOne(t, p, "projects/test/subscriptions/payouts-dead"); got != "poison" {
+		t.Errorf("dead-lettered %q, want poison", got)
+	}
+	recv.mu.Lock()
+	defer recv.mu.Unlock()
+	if diff := cmp.Diff(map[string]int{"good": 1, "poison": 5}, recv.calls); diff != "" {
+		t.Errorf("pushes (-want +got):\n%s", diff)
+	}
+}
+
+func testChange(t *testing.T, p *PubSub) {
+	sub := Subscription{
+		Topic:        "projects/test/topics/changing",
+		Name:         "projects/test/subscriptions/changing",
+		PushEndpoint: "http://127.0.0.1:1/old",
+	}
+	if err := p.CreatePushSubscription(t.Context(), sub); err != nil {
+		t.Fatal(err)
+	}
+	sub.PushEndpoint = "http://127.0.0.1:1/new"
+	sub.AckDeadline = 30 * time.Second
+	sub.MinBackoff = time.Second
+	sub.DeadLetterTopic = "projects/test/topics/changing-dead"
+	sub.DeadLetterSubscription = "projects/test/subscriptions/graveyard"
+	sub.MaxDeliveryAttempts = 7
+	if err := p.CreatePushSubscription(t.Context(), sub); err != nil {
+		t.Fatal(err)
+	}
+	client, err := pubsub.NewSubscriptionAdminClient(t.Context(), p.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	got, err := client.GetSubscription(t.Context(), &pubsubpb.GetSubscriptionRequest{Subscription: sub.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &pubsubpb.Subscription{
+		Name:               sub.Name,
+		Topic:              sub.Topic,
+		PushConfig:         &pubsubpb.PushConfig{PushEndpoint: sub.PushEndpoint},
+		AckDeadlineSeconds: 30,
+		RetryPolicy: &pubsubpb.RetryPolicy{
+			MinimumBackoff: durationpb.New(time.Second),
+			MaximumBackoff: durationpb.New(600 * time.Second),
+		},
+		DeadLetterPolicy: &pubsubpb.DeadLetterPolicy{
+			DeadLetterTopic:     sub.DeadLetterTopic,
+			MaxDeliveryAttempts: 7,
+		},
+	}
+	// What the emulator fills in by itself.
+	ignore := protocmp.IgnoreFields(&pubsubpb.Subscription{}, "message_retention_duration", "expiration_policy", "state")
+	if diff := cmp.Diff(want, got, protocmp.Transform(), ignore); diff != "" {
+		t.Errorf("subscription (-want +got):\n%s", diff)
+	}
+	sub.Topic = "projects/test/topics/other"
+	if err := p.CreatePushSubscription(t.Context(), sub); err == nil || !strings.Contains(err.Error(), "it exists on topic") {
+		t.Errorf("with another topic = %v, want an error", err)
+	}
+}
+
+func publish(t *testing.T, p *PubSub, topic string, payloads ...string) {
+	t.Helper()
+	client, err := pubsub.NewTopicAdminClient(t.Context(), p.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	req := &pubsubpb.PublishRequest{Topic: topic}
+	for _, payload := range payloads {
+		req.Messages = append(req.Messages, &pubsubpb.PubsubMessage{Data: []byte(payload)})
+	}
+	if _, err := client.Publish(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pullOne waits for one message of a subscription.
+func pullOne(t *testing.T, p *PubSub, subscription string) string {
+	t.Helper()
+	client, err := pubsub.NewSubscriptionAdminClient(t.Context(), p.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), testLimit)
+	defer cancel()
+	for {
+		resp, err := client.Pull(ctx, &pubsubpb.PullRequest{Subscription: subscription, MaxMessages: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range resp.GetReceivedMessages() {
+			return string(m.GetMessage().GetData())
+		}
+	}
+}
+
+func TestPubSubGiven(t *testing.T) {
+	running := startPubSubTest(t)
+	t.Setenv(pubsubEnv, running.Host)
+	p, err := StartPubSub(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{running.Host, "PUBSUB_EMULATOR_HOST"}, []string{p.Host, p.Source}); diff != "" {
+		t.Errorf("Host, Source (-want +got):\n%s", diff)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := pubsubHostAnswers(t.Context(), running.Host); err != nil {
+		t.Errorf("after Close of the given one: %v", err)
+	}
+	t.Setenv(pubsubEnv, "127.0.0.1:1")
+	if err := running.CreateTopic(t.Context(), "projects/test/topics/explicit"); err != nil {
+		t.Errorf("with the variable set to another: %v", err)
+	}
+}
+
+func TestPubSubRefusesFaultInjection(t *testing.T) {
+	t.Parallel()
+	if _, err := StartPubSub(t.Context(), WithFaultInjection()); err == nil {
+		t.Error("StartPubSub = nil error")
+	}
+}
+
+func TestSubscriptionValidate(t *testing.T) {
+	t.Parallel()
+	valid := Subscription{
+		Topic: "projects/p/topics/t", Name: "projects/p/subscriptions/s", PushEndpoint: "http://127.0.0.1:1",
+		DeadLetterTopic: "projects/p/topics/dead",
+	}
+	if err := valid.validate(); err != nil {
+		t.Errorf("valid: %v", err)
+	}
+	for name, change := range map[string]func(*Subscription){
+		"no topic":                       func(s *Subscription) { s.Topic = "" },
+		"no name":                        func(s *Subscription) { s.Name = "" },
+		"no endpoint":                    func(s *Subscription) { s.PushEndpoint = "" },
+		"deadline too short":             func(s *Subscription) { s.AckDeadline = 9 * time.Second },
+		"deadline too long":              func(s *Subscription) { s.AckDeadline = 601 * time.Second },
+		"deadline not in seconds":        func(s *Subscription) { s.AckDeadline = 10500 * time.Millisecond },
+		"attempts without topic":         func(s *Subscription) { s.DeadLetterTopic, s.MaxDeliveryAttempts = "", 5 },
+		"subscription without topic":     func(s *Subscription) { s.DeadLetterTopic, s.DeadLetterSubscription = "", "x" },
+		"too few attempts":               func(s *Subscription) { s.MaxDeliveryAttempts = 4 },
+		"too many attempts":              func(s *Subscription) { s.MaxDeliveryAttempts = 101 },
+		"both subscriptions of one name": func(s *Subscription) { s.DeadLetterSubscription = s.Name },
+	} {
+		s := valid
+		change(&s)
+		if err := s.validate(); err == nil {
+			t.Errorf("%s: validate = nil", name)
+		}
+	}
+}

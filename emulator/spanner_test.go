@@ -1,0 +1,297 @@
+package emulator
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+)
+
+// start returns a private Spanner emulator, which ends with the test.
+func start(t *testing.T, opts ...Option) *Spanner {
+	t.Helper()
+	s, err := StartSpanner(t.Context(), append([]Option{WithPrivate()}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// open returns a client for the database.
+func open(t *testing.T, s *Spanner, database string) *spanner.Client {
+	t.Helper()
+	cfg := spanner.ClientConfig{DisableNativeMetrics: true}
+	client, err := spanner.NewClientWithConfig(t.Context(), database, cfg, s.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+var accounts = []string{
+	`CREATE TABLE accounts (id STRING(36) NOT NULL, cents INT64 NOT NULL) PRIMARY KEY (id)`,
+	`CREATE INDEX accounts_by_cents ON accounts (cents)`,
+}
+
+func TestSpanner(t *testing.T) {
+	t.Parallel()
+	var output bytes.Buffer
+	s := start(t, WithOutput(&output))
+
+	t.Run("reads and writes", func(t *testing.T) {
+		t.Parallel()
+		database, err := s.CreateDatabase(t.Context(), "", accounts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := open(t, s, database)
+		row := spanner.Insert("accounts", []string{"id", "cents"}, []any{"reserve-claims", 4731})
+		if _, err := client.Apply(t.Context(), []*spanner.Mutation{row}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := client.Single().ReadRow(t.Context(), "accounts", spanner.Key{"reserve-claims"}, []string{"cents"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var cents int64
+		if err := got.Columns(&cents); err != nil || cents != 4731 {
+			t.Errorf("cents = %d, %v, want 4731", cents, err)
+		}
+	})
+	t.Run("serves REST", func(t *testing.T) {
+		t.Parallel()
+		if err := spannerRESTAnswers(t.Context(), s.REST); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("creates a named database once", func(t *testing.T) {
+		t.Parallel()
+		const name = "projects/p1/instances/one/databases/only-one"
+		got, err := s.CreateDatabase(t.Context(), name, accounts)
+		if err != nil || got != name {
+			t.Fatalf("CreateDatabase = %q, %v", got, err)
+		}
+		if _, err := s.CreateDatabase(t.Context(), name, nil); !errors.Is(err, ErrDatabaseExists) {
+			t.Errorf("second CreateDatabase = %v, want ErrDatabaseExists", err)
+		}
+		for range 2 { // the second finds nothing to drop
+			if err := s.DropDatabase(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := s.CreateDatabase(t.Context(), name, nil); err != nil {
+			t.Errorf("CreateDatabase after DropDatabase = %v", err)
+		}
+	})
+	t.Run("creates databases at the same time in a new instance", func(t *testing.T) {
+		t.Parallel()
+		var wg sync.WaitGroup
+		for _, id := range []string{"aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh"} {
+			wg.Go(func() {
+				if _, err := s.CreateDatabase(t.Context(), "projects/p2/instances/fresh/databases/"+id, accounts); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	})
+	t.Run("refuses a wrong name and wrong DDL", func(t *testing.T) {
+		t.Parallel()
+		for _, name := range []string{"db", "projects/p/instances/ii/databases/D", "projects/p/instances/ii/databases/" + strings.Repeat("d", 31)} {
+			_, err := s.CreateDatabase(t.Context(), name, nil)
+			if err == nil || !strings.Contains(err.Error(), "projects/P/instances/I/databases/D") {
+				t.Errorf("CreateDatabase(%q) = %v, want the form of a name", name, err)
+			}
+		}
+		if _, err := s.CreateDatabase(t.Context(), "", []string{"CREATE TABLE"}); spanner.ErrCode(err) != codes.InvalidArgument {
+			t.Errorf("CreateDatabase with wrong DDL = %v, want INVALID_ARGUMENT", err)
+		}
+	})
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil { // ends the writes to output
+			t.Error(err)
+		}
+		if !strings.Contains(output.String(), s.GRPC) {
+			t.Errorf("output = %q, want the emulator's", output.String())
+		}
+	})
+}
+
+// A client asked for by explicit options goes there, whatever the variable says.
+func TestSpannerClientOptionsWinOverEnvironment(t *testing.T) {
+	s := start(t)
+	t.Setenv(spannerEnv, "127.0.0.1:1")
+	database, err := s.CreateDatabase(t.Context(), "", accounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	iter := open(t, s, database).Single().Query(t.Context(), spanner.NewStatement("SELECT COUNT(*) FROM accounts"))
+	if err := iter.Do(func(*spanner.Row) error { return nil }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSpannerTwoAtATime(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	got := make([]*Spanner, 2)
+	for i := range got {
+		wg.Go(func() {
+			s, err := StartSpanner(t.Context(), WithPrivate())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got[i] = s
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	const name = "projects/p3/instances/same/databases/same"
+	for _, s := range got {
+		// The same database in both: they share nothing.
+		if _, err := s.CreateDatabase(t.Context(), name, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := got[0].Close(); err != nil {
+		t.Error(err)
+	}
+	if err := spannerGRPCAnswers(t.Context(), got[1].GRPC); err != nil {
+		t.Errorf("the second, after the first was closed: %v", err)
+	}
+	if err := got[1].Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSpannerGiven(t *testing.T) {
+	running := start(t)
+	for _, value := range []string{running.GRPC, "http://" + running.GRPC + "/"} {
+		t.Setenv(spannerEnv, value)
+		s, err := StartSpanner(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := []string{s.GRPC, s.REST, s.Source}
+		if diff := cmp.Diff([]string{running.GRPC, "", "SPANNER_EMULATOR_HOST"}, got); diff != "" {
+			t.Errorf("GRPC, REST, Source (-want +got):\n%s", diff)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if s.Done() != nil || s.Err() != nil {
+			t.Errorf("Done, Err = %v, %v, want nil, nil", s.Done(), s.Err())
+		}
+		if err := spannerAnswers(t.Context(), running.process.ports); err != nil {
+			t.Errorf("after Close of the given one: %v", err)
+		}
+	}
+	t.Run("private", func(t *testing.T) {
+		if s := start(t); s.GRPC == running.GRPC {
+			t.Error("StartSpanner took the running one")
+		}
+	})
+}
+
+func TestSpannerGivenDoesNotAnswer(t *testing.T) {
+	t.Setenv(spannerEnv, "127.0.0.1:1")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*pollEvery)
+	defer cancel()
+	_, err := StartSpanner(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "start it, or unset SPANNER_EMULATOR_HOST") {
+		t.Errorf("StartSpanner = %v, want what to do", err)
+	}
+}
+
+func TestSpannerEndsByItself(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	if err := s.Err(); err != nil {
+		t.Fatal(err)
+	}
+	// The inner process of two, as when the machine runs out of memory.
+	if err := syscall.Kill(memberOf(t, s.process.pgid, "emulator_main"), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-s.Done()
+	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "run spanner emulator: emulator ended") {
+		t.Errorf("Err = %v, want that it ended", err)
+	}
+	await(t, func(ctx context.Context) error { return groupGone(ctx, s.process.pgid) })
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Down, then back under the same address, as an outage looks to a client.
+func TestSpannerRestart(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	port := s.process.ports[0]
+	if _, err := StartSpanner(t.Context(), WithPort(port)); err == nil {
+		t.Fatal("a second emulator started on a port in use")
+	}
+	for range 2 {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := spannerGRPCAnswers(t.Context(), s.GRPC); err == nil {
+			t.Fatal("it answers after Close")
+		}
+		again := start(t, WithPort(port))
+		if again.GRPC != s.GRPC {
+			t.Errorf("back at %s, want %s", again.GRPC, s.GRPC)
+		}
+		s = again
+	}
+}
+
+func TestSpannerFaultInjection(t *testing.T) {
+	t.Parallel()
+	s := start(t, WithFaultInjection())
+	database, err := s.CreateDatabase(t.Context(), "", accounts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := open(t, s, database)
+	// The emulator aborts at random, so until it does.
+	var commits, runs int
+	for runs == commits {
+		commits++
+		_, err := client.ReadWriteTransaction(t.Context(), func(_ context.Context, txn *spanner.ReadWriteTransaction) error {
+			runs++
+			return txn.BufferWrite([]*spanner.Mutation{
+				spanner.InsertOrUpdate("accounts", []string{"id", "cents"}, []any{"reserve-claims", commits}),
+			})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("aborted commit %d", commits)
+}
+
+func TestSpannerRESTStatus(t *testing.T) {
+	t.Parallel()
+	if err := spannerRESTAnswers(t.Context(), start(t).REST+"/nowhere"); err == nil ||
+		!strings.Contains(err.Error(), http.StatusText(http.StatusNotFound)) {
+		t.Errorf("spannerRESTAnswers = %v, want Not Found", err)
+	}
+}

@@ -1,0 +1,250 @@
+package settleonce_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
+	"github.com/go-json-experiment/json"
+
+	_ "github.com/settleonce/settleonce" // registers the functions in the child
+	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// childMode tells the test binary to be the function instead: the functions
+// framework with the registered functions, as the platform builds it.
+const childMode = "SETTLEONCE_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(childMode) {
+	case "function":
+		exitWith(funcframework.StartHostPort("127.0.0.1", os.Getenv("PORT")))
+	case "adaptor":
+		exitWith(serveThroughAdaptor(os.Getenv("PORT")))
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func exitWith(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// function is a running child process.
+type function struct {
+	url     string
+	process *os.Process
+	exited  chan struct{}
+	log     *logBuffer
+}
+
+// logBuffer is what a child writes, readable while it writes.
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// String returns the end of what was written, for a test's messages.
+func (b *logBuffer) String() string {
+	const most = 2000
+	all := b.all()
+	return all[max(0, len(all)-most):]
+}
+
+func (b *logBuffer) all() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// startChild runs the test binary as a child in the given mode, with the
+// environment that the platform gives a function, and waits until it listens.
+func startChild(t *testing.T, mode string, env ...string) *function {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := freeAddr(t)
+	_, port, _ := net.SplitHostPort(addr)
+	f := &function{url: "http://" + addr + "/", exited: make(chan struct{}), log: &logBuffer{}}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), append([]string{
+		childMode + "=" + mode, "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "K_SERVICE=settle-payout", "DEFAULT_CURRENCY=USD",
+	}, env...)...)
+	cmd.Stdout, cmd.Stderr = f.log, f.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f.process = cmd.Process
+	go func() {
+		_ = cmd.Wait() // how it ends is the test's business
+		close(f.exited)
+	}()
+	t.Cleanup(func() { f.kill() })
+	f.waitUntilListening(t, addr)
+	return f
+}
+
+func (f *function) kill() {
+	_ = f.process.Kill() // it may have ended already
+	<-f.exited
+}
+
+func (f *function) waitUntilListening(t *testing.T, addr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr); err == nil {
+			conn.Close()
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-f.exited:
+			t.Fatalf("the child ended: %s", f.log)
+		case <-ctx.Done():
+			t.Fatalf("the child does not listen: %s", f.log)
+		}
+	}
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+// database is a database of the test's own with the schema.
+type database struct {
+	name   string
+	client *spanner.Client
+}
+
+func newDatabase(t *testing.T) database {
+	t.Helper()
+	statements, err := schema.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openDatabase(t, emulatortest.Spanner(t), emulatortest.Database(t, statements))
+}
+
+func openDatabase(t *testing.T, e *emulator.Spanner, name string) database {
+	t.Helper()
+	client, err := spanner.NewClientWithConfig(t.Context(), name, spanner.ClientConfig{DisableNativeMetrics: true}, e.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return database{name, client}
+}
+
+// env is the environment of a function on this database, by way of host.
+func (d database) env(host string) []string {
+	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host}
+}
+
+func (d database) snapshot(t *testing.T) snapshot.Snapshot {
+	t.Helper()
+	all, err := readback.Read(t.Context(), d.client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, violation := range all.Violations(false) {
+		t.Error(violation)
+	}
+	return all
+}
+
+// answer is what a function answers.
+type answer struct {
+	Status       int       `json:"-"`
+	Body         string    `json:"-"`
+	Outcome      string    `json:"outcome"`
+	SettlementID string    `json:"settlement_id"`
+	Hash         string    `json:"payload_hash"`
+	AppliedAt    time.Time `json:"applied_at"`
+	Fields       []string  `json:"fields"`
+	Reason       string    `json:"reason"`
+	Member       string    `json:"member"`
+	Error        string    `json:"error"`
+}
+
+// post sends a request as it is. A transport error is an answer with status 0.
+func (f *function) post(ctx context.Context, header http.Header, body io.Reader) answer {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, body)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	request.Header = header
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	a := answer{Status: response.StatusCode, Body: string(text)}
+	if err == nil {
+		err = json.Unmarshal(text, &a)
+	}
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return a
+}
+
+var pushHeader = http.Header{"Content-Type": {"application/json"}}
+
+// eventHeader is what Eventarc sends.
+var eventHeader = http.Header{
+	"Content-Type":   {"application/json"},
+	"Ce-Id":          {"1001"},
+	"Ce-Source":      {"//pubsub.googleapis.com/projects/p/topics/payouts"},
+	"Ce-Specversion": {"1.0"},
+	"Ce-Type":        {"google.cloud.pubsub.topic.v1.messagePublished"},
+	"Ce-Time":        {"2026-11-29T12:00:00.000Z"},
+}
+
+// push is a Pub/Sub push body.
+func push(messageID, data string) string {
+	return fmt.Sprintf(`{"message":{"data":%q,"messageId":%q,"publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s"}`,
+		base64.StdEncoding.EncodeToString([]byte(data)), messageID)
+}
+
+// deliver delivers a message as Eventarc does.
+func (f *function) deliver(ctx context.Context, messageID, data string) answer {
+	return f.post(ctx, eventHeader, strings.NewReader(push(messageID, data)))
+}
+
+const plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`

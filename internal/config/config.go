@@ -1,0 +1,168 @@
+// Package config reads the program's configuration from its environment.
+//
+// The package exists so that a wrong configuration is found at once and as a
+// whole: everything is read in one place, checked together, and every fault is
+// reported in one error. Nothing else in the program reads the environment,
+// apart from the libraries that read their own variables.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// The variables that are read.
+const (
+	EnvDatabase        = "SPANNER_DATABASE"
+	EnvDefaultCurrency = "DEFAULT_CURRENCY"
+	EnvSettleTimeout   = "SETTLE_TIMEOUT"
+	EnvLogLevel        = "LOG_LEVEL"
+	EnvEmulatorHost    = "SPANNER_EMULATOR_HOST"
+)
+
+// Bounds of the settle timeout. A commit that waits for a lock can take seconds,
+// and 5 of them are kept back to find out about a lost answer. The upper bound leaves Pub/Sub time to hear the answer: a push that is not
+// answered within the subscription's ack deadline, 600 s at most, is delivered
+// again while the first delivery still works.
+const (
+	DefaultSettleTimeout = 25 * time.Second
+	MinSettleTimeout     = 10 * time.Second
+	MaxSettleTimeout     = 9 * time.Minute
+)
+
+// Config is the program's configuration. The zero value is not valid; [FromEnv]
+// makes valid ones.
+type Config struct {
+	// Database is the Spanner database, as projects/P/instances/I/databases/D.
+	// From SPANNER_DATABASE; required.
+	Database string
+	// DefaultCurrency is the ISO 4217 code for messages that have none. Empty
+	// means that such messages are quarantined. From DEFAULT_CURRENCY.
+	DefaultCurrency string
+	// SettleTimeout is the budget of one delivery. It has to be below the
+	// subscription's ack deadline. Defaults to DefaultSettleTimeout. From
+	// SETTLE_TIMEOUT.
+	SettleTimeout time.Duration
+	// LogLevel is the lowest level that is logged. Defaults to INFO. From
+	// LOG_LEVEL.
+	LogLevel slog.Level
+	// EmulatorHost is the host:port of a Spanner emulator. When set, the program
+	// is in test mode: the Spanner client, which reads the variable itself,
+	// connects to the emulator without credentials. From SPANNER_EMULATOR_HOST.
+	EmulatorHost string
+}
+
+// FromEnv reads the configuration by lookup, which has the signature of
+// os.LookupEnv. A variable that is empty counts as unset. The error names every
+// variable that is wrong, what is wrong with it and what is expected, a line
+// each; the Config is then the zero value.
+func FromEnv(lookup func(string) (string, bool)) (Config, error) {
+	env := environment{lookup: lookup}
+	c := Config{
+		Database:        env.database(),
+		DefaultCurrency: env.currency(),
+		SettleTimeout:   env.timeout(EnvSettleTimeout, DefaultSettleTimeout, MinSettleTimeout, MaxSettleTimeout),
+		LogLevel:        env.level(),
+		EmulatorHost:    env.emulator(),
+	}
+	if len(env.faults) > 0 {
+		return Config{}, fmt.Errorf("read configuration from the environment:\n%w", errors.Join(env.faults...))
+	}
+	return c, nil
+}
+
+// environment reads variables and gathers the faults.
+type environment struct {
+	lookup func(string) (string, bool)
+	faults []error
+}
+
+func (e *environment) get(name string) (value string, set bool) {
+	if value, set = e.lookup(name); !set || value == "" {
+		return "", false
+	}
+	return value, true
+}
+
+func (e *environment) fault(format string, args ...any) {
+	e.faults = append(e.faults, fmt.Errorf(format, args...))
+}
+
+// databaseName is the shape of a database's full name. Which IDs are allowed is
+// Spanner's business; that none is missing is ours, since a database ID alone is
+// what people write.
+var databaseName = regexp.MustCompile(`^projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+$`)
+
+func (e *environment) database() string {
+	const expected = "expected projects/PROJECT/instances/INSTANCE/databases/DATABASE"
+	value, set := e.get(EnvDatabase)
+	switch {
+	case !set:
+		e.fault("%s is not set; %s", EnvDatabase, expected)
+	case !databaseName.MatchString(value):
+		e.fault("%s is %q; %s", EnvDatabase, value, expected)
+	}
+	return value
+}
+
+func (e *environment) currency() string {
+	value, set := e.get(EnvDefaultCurrency)
+	if set && !settle.ValidCurrency(value) {
+		e.fault("%s is %q; expected an ISO 4217 alphabetic code in upper case, such as EUR, or nothing for no default",
+			EnvDefaultCurrency, value)
+	}
+	return value
+}
+
+func (e *environment) timeout(name string, byDefault, least, most time.Duration) time.Duration {
+	value, set := e.get(name)
+	if !set {
+		return byDefault
+	}
+	d, err := time.ParseDuration(value)
+	switch {
+	case err != nil:
+		e.fault("%s is %q; expected a duration with its unit, such as 25s or 1m30s", name, value)
+	case d < least || d > most:
+		e.fault("%s is %q; expected %v to %v, and less than the subscription's ack deadline, which is at most 10m",
+			name, value, least, most)
+	}
+	return d
+}
+
+func (e *environment) level() slog.Level {
+	value, set := e.get(EnvLogLevel)
+	if !set {
+		return slog.LevelInfo
+	}
+	switch strings.ToUpper(value) {
+	case "DEBUG":
+		return slog.LevelDebug
+	case "INFO":
+		return slog.LevelInfo
+	case "WARN", "WARNING":
+		return slog.LevelWarn
+	case "ERROR":
+		return slog.LevelError
+	}
+	e.fault("%s is %q; expected DEBUG, INFO, WARNING or ERROR", EnvLogLevel, value)
+	return slog.LevelInfo
+}
+
+func (e *environment) emulator() string {
+	value, set := e.get(EnvEmulatorHost)
+	if !set {
+		return ""
+	}
+	if host, port, err := net.SplitHostPort(value); err != nil || host == "" || port == "" {
+		e.fault("%s is %q; expected host:port, such as 127.0.0.1:9010, or nothing for Spanner itself", EnvEmulatorHost, value)
+	}
+	return value
+}

@@ -1,0 +1,143 @@
+package config
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const database = "projects/p/instances/i/databases/d"
+
+// fromMap reads a configuration from vars, with the required variable set.
+func fromMap(vars map[string]string) (Config, error) {
+	return FromEnv(func(name string) (string, bool) {
+		if value, ok := vars[name]; ok {
+			return value, true
+		}
+		if name == EnvDatabase {
+			return database, true
+		}
+		return "not set", false
+	})
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	want := Config{Database: database, SettleTimeout: 25 * time.Second, LogLevel: slog.LevelInfo}
+	for name, vars := range map[string]map[string]string{
+		"unset": {},
+		"empty": {EnvDefaultCurrency: "", EnvSettleTimeout: "", EnvLogLevel: "", EnvEmulatorHost: ""},
+	} {
+		got, err := fromMap(vars)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestEverythingSet(t *testing.T) {
+	t.Parallel()
+	got, err := fromMap(map[string]string{
+		EnvDatabase: "projects/example.com:p/instances/i-1/databases/d_1", EnvDefaultCurrency: "KWD",
+		EnvSettleTimeout: "1m30s", EnvLogLevel: "warning", EnvEmulatorHost: "127.0.0.1:9010",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Config{
+		Database: "projects/example.com:p/instances/i-1/databases/d_1", DefaultCurrency: "KWD",
+		SettleTimeout: 90 * time.Second, LogLevel: slog.LevelWarn, EmulatorHost: "127.0.0.1:9010",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("config (-want +got):\n%s", diff)
+	}
+}
+
+func TestLogLevels(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]slog.Level{
+		"DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "WARNING": slog.LevelWarn, "ERROR": slog.LevelError,
+	} {
+		if got, err := fromMap(map[string]string{EnvLogLevel: text}); err != nil || got.LogLevel != want {
+			t.Errorf("%s: %v, %v; want %v", text, got.LogLevel, err, want)
+		}
+	}
+}
+
+func TestTimeoutBounds(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"10s", "9m"} {
+		if _, err := fromMap(map[string]string{EnvSettleTimeout: text}); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	const (
+		head         = "read configuration from the environment:\n"
+		databaseForm = "; expected projects/PROJECT/instances/INSTANCE/databases/DATABASE"
+		bounds       = "; expected 10s to 9m0s, and less than the subscription's ack deadline, which is at most 10m"
+		durationForm = "; expected a duration with its unit, such as 25s or 1m30s"
+		currencyForm = "; expected an ISO 4217 alphabetic code in upper case, such as EUR, or nothing for no default"
+		levelForm    = "; expected DEBUG, INFO, WARNING or ERROR"
+		emulatorForm = "; expected host:port, such as 127.0.0.1:9010, or nothing for Spanner itself"
+	)
+	tests := []struct {
+		name string
+		vars map[string]string
+		want string
+	}{
+		{"no database", map[string]string{EnvDatabase: ""}, `SPANNER_DATABASE is not set` + databaseForm},
+		{"database ID alone", map[string]string{EnvDatabase: "d"}, `SPANNER_DATABASE is "d"` + databaseForm},
+		{
+			"database with an empty part",
+			map[string]string{EnvDatabase: "projects//instances/i/databases/d"},
+			`SPANNER_DATABASE is "projects//instances/i/databases/d"` + databaseForm,
+		},
+		{
+			"database with something after it",
+			map[string]string{EnvDatabase: database + "\n"},
+			`SPANNER_DATABASE is "projects/p/instances/i/databases/d\n"` + databaseForm,
+		},
+		{"currency in lower case", map[string]string{EnvDefaultCurrency: "eur"}, `DEFAULT_CURRENCY is "eur"` + currencyForm},
+		{"currency that is none", map[string]string{EnvDefaultCurrency: "EURO"}, `DEFAULT_CURRENCY is "EURO"` + currencyForm},
+		{"timeout without a unit", map[string]string{EnvSettleTimeout: "25"}, `SETTLE_TIMEOUT is "25"` + durationForm},
+		{"timeout too short", map[string]string{EnvSettleTimeout: "9.9s"}, `SETTLE_TIMEOUT is "9.9s"` + bounds},
+		{"timeout negative", map[string]string{EnvSettleTimeout: "-25s"}, `SETTLE_TIMEOUT is "-25s"` + bounds},
+		{"timeout too long", map[string]string{EnvSettleTimeout: "9m1s"}, `SETTLE_TIMEOUT is "9m1s"` + bounds},
+		{"level that is none", map[string]string{EnvLogLevel: "TRACE"}, `LOG_LEVEL is "TRACE"` + levelForm},
+		{"emulator without a port", map[string]string{EnvEmulatorHost: "localhost"}, `SPANNER_EMULATOR_HOST is "localhost"` + emulatorForm},
+		{"emulator without a host", map[string]string{EnvEmulatorHost: ":9010"}, `SPANNER_EMULATOR_HOST is ":9010"` + emulatorForm},
+		{
+			"all at once",
+			map[string]string{EnvDatabase: "d", EnvDefaultCurrency: "x", EnvSettleTimeout: "x", EnvLogLevel: "x", EnvEmulatorHost: "x"},
+			`SPANNER_DATABASE is "d"` + databaseForm + "\n" +
+				`DEFAULT_CURRENCY is "x"` + currencyForm + "\n" +
+				`SETTLE_TIMEOUT is "x"` + durationForm + "\n" +
+				`LOG_LEVEL is "x"` + levelForm + "\n" +
+				`SPANNER_EMULATOR_HOST is "x"` + emulatorForm,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := fromMap(tt.vars)
+			if err == nil {
+				t.Fatalf("no error; config %+v", got)
+			}
+			if diff := cmp.Diff(head+tt.want, err.Error()); diff != "" {
+				t.Errorf("error (-want +got):\n%s", diff)
+			}
+			if got != (Config{}) {
+				t.Errorf("config %+v beside an error", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package event
+
+import (
+	"net/http"
+	"regexp"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// knownDetails matches every text that a refusal can have. A text that does not
+// match is one into which a piece of the event has got.
+var knownDetails = regexp.MustCompile(`^(the request has no body; expected a CloudEvent or a Pub/Sub push body` +
+	`|the event is a batch of CloudEvents; expected a single one` +
+	`|the request has ce- headers without a ce-specversion that is known; expected 1\.0` +
+	`|the event's type is another than google\.cloud\.pubsub\.topic\.v1\.messagePublished` +
+	`|the event is no well-formed CloudEvent(: (id|source|type|datacontenttype|dataschema|subject|schemaurl|datacontentencoding|, )+)?` +
+	`|the structured CloudEvent is not one JSON value in UTF-8 without duplicate members` +
+	`|the structured CloudEvent has both data and data_base64; which is meant cannot be known` +
+	`|the event has no data; expected a Pub/Sub push body` +
+	`|the push body has no "message" object; expected the wrapped form of a Pub/Sub push` +
+	`|message\.data is not a string of standard base64 with padding` +
+	`|the push body has names or attributes longer than Pub/Sub allows` +
+	`|byte [0-9]+ of the push body: (not JSON in UTF-8|a member stands twice; which is meant cannot be known)` +
+	`|the push body is not JSON` +
+	`|the push body has another form than Pub/Sub's: (the body itself|an attribute|subscription|deliveryAttempt|message` +
+	`|message\.(attributes|messageId|message_id|publishTime|publish_time|orderingKey|ordering_key)) has a value of the wrong kind)$`)
+
+// FuzzRead looks for a request that makes Read panic, lose something, quote the
+// event, or give text that cannot be stored.
+func FuzzRead(f *testing.F) {
+	seed := func(h http.Header, body string) {
+		_, odd := h["Ce-"]
+		f.Add(h.Get("Content-Type"), h.Get("Ce-Specversion"), h.Get("Ce-Id"), h.Get("Ce-Type"), h.Get("Ce-Source"), h.Get("Ce-Time"), odd, []byte(body))
+	}
+	seed(nil, payoutPush)
+	seed(binaryHeaders(), payoutPush)
+	seed(structuredHeaders, structured(`"data":`+payoutPush))
+	seed(structuredHeaders, structured(`"data_base64":"e30="`))
+	for _, u := range unsupported {
+		if len(u.body) < 1<<10 {
+			seed(u.header, u.body)
+		}
+	}
+	f.Fuzz(func(t *testing.T, contentType, version, id, kind, source, eventTime string, odd bool, body []byte) {
+		header := make(http.Header)
+		for name, value := range map[string]string{
+			"Content-Type": contentType, "Ce-Specversion": version, "Ce-Id": id,
+			"Ce-Type": kind, "Ce-Source": source, "Ce-Time": eventTime,
+		} {
+			if value != "" {
+				header[name] = []string{value}
+			}
+		}
+		if odd {
+			header["Ce-"] = []string{""}
+		}
+		before := string(body)
+		d := Read(header, body)
+		if string(body) != before {
+			t.Fatalf("body was changed to %q", body)
+		}
+		checkStorable(t, d)
+		if d.Refusal != nil {
+			checkKept(t, d, body)
+			return
+		}
+		checkRoundTrip(t, d)
+	})
+}
+
+func checkStorable(t *testing.T, d settle.Delivery) {
+	t.Helper()
+	texts := []string{d.Message.ID, d.Message.Subscription, d.Message.OrderingKey}
+	for _, text := range texts {
+		if len(text) > maxNameBytes {
+			t.Errorf("text of %d bytes", len(text))
+		}
+	}
+	for name, value := range d.Message.Attributes {
+		texts = append(texts, name, value)
+	}
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			t.Errorf("%q is not UTF-8", text)
+		}
+	}
+	if p := d.Message.PublishTime; p.Year() < 1 || p.Year() > 9999 || d.Attempt < 0 {
+		t.Errorf("publish time %v, attempt %d", p, d.Attempt)
+	}
+}
+
+func checkKept(t *testing.T, d settle.Delivery, body []byte) {
+	t.Helper()
+	if d.Refusal.Reason != settle.ReasonUnsupportedEvent || d.Refusal.Member != "" {
+		t.Errorf("refusal %+v", *d.Refusal)
+	}
+	if !knownDetails.MatchString(d.Refusal.Detail) {
+		t.Errorf("detail %q is none of the known ones", d.Refusal.Detail)
+	}
+	if string(d.Message.Data) != string(body) {
+		t.Errorf("data %q, want the body %q", d.Message.Data, body)
+	}
+}
+
+// checkRoundTrip sends an accepted delivery again, as Pub/Sub would.
+func checkRoundTrip(t *testing.T, d settle.Delivery) {
+	t.Helper()
+	message := map[string]any{
+		"data": d.Message.Data, "attributes": d.Message.Attributes, "messageId": d.Message.ID, "orderingKey": d.Message.OrderingKey,
+	}
+	if !d.Message.PublishTime.IsZero() {
+		message["publishTime"] = d.Message.PublishTime
+	}
+	body, err := json.Marshal(map[string]any{"message": message, "subscription": d.Message.Subscription, "deliveryAttempt": d.Attempt})
+	if err != nil {
+		t.Fatalf("encode delivery: %v", err)
+	}
+	if diff := cmp.Diff(d, Read(nil, body), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("delivery read from %q (-want +got):\n%s", body, diff)
+	}
+}

@@ -1,0 +1,165 @@
+package event
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// MaxBodyBytes is the largest request body that is read. A Pub/Sub message has
+// 10,000,000 bytes at most, which base64 and the envelope make 13.4 million.
+const MaxBodyBytes = 16 << 20
+
+// Deliverer does what a delivery asks for; [*settle.Service] is one. A nil error
+// means that the result is committed and the message can be acknowledged. It is
+// called from many goroutines.
+type Deliverer interface {
+	Deliver(ctx context.Context, d settle.Delivery) (settle.Result, error)
+}
+
+// Handler answers the requests of a Pub/Sub trigger or push subscription, see
+// the package comment. Its fields are set once, before the first request; it is
+// safe for concurrent use.
+type Handler struct {
+	// Deliverer does the work. Required.
+	Deliverer Deliverer
+	// Log gets one line a request. Required; [NewLogger] makes one.
+	Log *slog.Logger
+	// Now tells the time. Required.
+	Now func() time.Time
+	// Timeout is the budget of one delivery, on top of the request's own
+	// deadline. It has to be below the subscription's ack deadline. Zero means
+	// no budget of its own.
+	Timeout time.Duration
+	// Gate refuses requests while the instance shuts down. Nil means never.
+	Gate *Gate
+}
+
+// ServeHTTP answers one request. It does not panic, whatever the deliverer does.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	leave, open := h.Gate.Enter()
+	if !open {
+		h.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w)
+		return
+	}
+	defer leave() // after the answer is written: that is part of what Drain waits for
+	h.handle(w, r).write(w)
+}
+
+// handle works out the answer. It gets w for the limit on the body only.
+func (h *Handler) handle(w http.ResponseWriter, r *http.Request) (a answer) {
+	rec := record{began: h.Now()}
+	ctx := r.Context()
+	defer h.recoverInto(ctx, &rec, &a)
+
+	body, refused := readBody(w, r)
+	if refused != nil {
+		return h.turnAway(ctx, *refused)
+	}
+	rec.delivery = Read(r.Header, body) //nolint:contextcheck // the SDK wants a context and reads from memory
+	rec.result, rec.err = h.deliver(ctx, rec.delivery)
+	rec.log(ctx, h.Log, h.Now())
+	if rec.err != nil {
+		return errorAnswer(rec.result, rec.err)
+	}
+	return settledAnswer(rec.result)
+}
+
+// errNotFinal reports a deliverer that breaks its contract: no error, and no
+// outcome either. Acknowledging that would lose the message.
+var errNotFinal = errors.New("deliverer gave neither an outcome nor an error")
+
+// deliver hands d over within the budget of one delivery.
+func (h *Handler) deliver(ctx context.Context, d settle.Delivery) (settle.Result, error) {
+	if h.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, h.Timeout)
+		defer cancel()
+	}
+	result, err := h.Deliverer.Deliver(ctx, d)
+	if err == nil && !result.Outcome.Final() {
+		err = errNotFinal
+	}
+	if err == nil {
+		return result, nil
+	}
+	// A database's own error for a deadline need not wrap the context's.
+	if ctxErr := ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
+		err = fmt.Errorf("%w (%w)", err, ctxErr)
+	}
+	result.Outcome = settle.OutcomeUnknown
+	return result, err
+}
+
+// turnedAway is a request of which no delivery is made.
+type turnedAway struct {
+	level  slog.Level
+	status int
+	text   string
+	cause  error // for the log; nil where the text says it all
+}
+
+// readBody reads the body of a request that can be worked on, and says why not
+// of any other.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *turnedAway) {
+	switch {
+	case r.Method != http.MethodPost:
+		return nil, &turnedAway{slog.LevelWarn, http.StatusMethodNotAllowed, textMethod, nil}
+	case r.Context().Err() != nil:
+		return nil, &turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textGone, r.Context().Err()}
+	case r.ContentLength > MaxBodyBytes:
+		return nil, &turnedAway{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
+	}
+	body, err := readBounded(w, r)
+	if err == nil {
+		return body, nil
+	}
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		return nil, &turnedAway{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
+	}
+	return nil, &turnedAway{slog.LevelWarn, http.StatusBadRequest, textBroken, err}
+}
+
+// readBounded reads at most MaxBodyBytes. The announced length is trusted as far
+// as an ordinary payout needs, so that such a body is read into one allocation
+// and a false announcement costs no more than that.
+func readBounded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	const ordinary = 2 * settle.MaxMessageBytes
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 {
+		body.Grow(int(min(n, ordinary)) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	return body.Bytes(), err
+}
+
+// turnAway logs and answers a request of which no delivery is made.
+func (h *Handler) turnAway(ctx context.Context, t turnedAway) answer {
+	attrs := []slog.Attr{slog.Int("status", t.status), slog.String("error", t.text)}
+	if t.cause != nil {
+		attrs = append(attrs, slog.String("cause", t.cause.Error()))
+	}
+	h.Log.LogAttrs(ctx, t.level, "request turned away", attrs...)
+	return unsettledAnswer(t.status, t.text)
+}
+
+// recoverInto is deferred. After a panic it logs where and with what type of
+// value, never the value, which may hold payload, and puts the answer into a.
+// Left alone, the panic's value would be printed by the functions framework.
+func (h *Handler) recoverInto(ctx context.Context, rec *record, a *answer) {
+	p := recover()
+	if p == nil {
+		return
+	}
+	rec.result = settle.Result{}
+	attrs := append(rec.attrs(h.Now()),
+		slog.String("panic_type", fmt.Sprintf("%T", p)), slog.Any("stack", stack()))
+	h.Log.LogAttrs(ctx, LevelCritical, "panic while working on a delivery", attrs...)
+	*a = unsettledAnswer(http.StatusInternalServerError, textPanic)
+}

@@ -1,0 +1,264 @@
+package event
+
+import (
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+const (
+	payoutJSON   = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR"}`
+	subscription = "projects/p/subscriptions/payouts"
+)
+
+// payoutPush is a push body as Pub/Sub and Eventarc send it.
+var payoutPush = `{"message":{"data":"` + base64.StdEncoding.EncodeToString([]byte(payoutJSON)) + `",` +
+	`"attributes":{"origin":"claims"},"messageId":"2070443601311540","message_id":"2070443601311540",` +
+	`"publishTime":"2026-11-02T09:30:00.123456789Z","publish_time":"2026-11-02T09:30:00.123456789Z",` +
+	`"orderingKey":"reserve-claims"},"subscription":"` + subscription + `","deliveryAttempt":3}`
+
+// payoutDelivery is what payoutPush means, in whatever form it comes.
+var payoutDelivery = settle.Delivery{
+	Attempt: 3,
+	Message: settle.Message{
+		ID:           "2070443601311540",
+		Subscription: subscription,
+		PublishTime:  time.Date(2026, 11, 2, 9, 30, 0, 123456789, time.UTC),
+		OrderingKey:  "reserve-claims",
+		Attributes:   map[string]string{"origin": "claims"},
+		Data:         []byte(payoutJSON),
+	},
+}
+
+func headers(pairs ...string) http.Header {
+	h := make(http.Header)
+	for pair := range slices.Chunk(pairs, 2) {
+		h.Set(pair[0], pair[1])
+	}
+	return h
+}
+
+// binaryHeaders are the headers of a binary CloudEvent, with changes; a change
+// to "" removes the header.
+func binaryHeaders(changes ...string) http.Header {
+	h := headers(
+		"Content-Type", "application/json",
+		"Ce-Id", "2070443601311540",
+		"Ce-Source", "//pubsub.googleapis.com/projects/p/topics/payouts",
+		"Ce-Specversion", "1.0",
+		"Ce-Type", TypeMessagePublished,
+		"Ce-Time", "2026-11-02T09:30:00.5Z",
+	)
+	maps.Copy(h, headers(changes...))
+	for name, values := range h {
+		if values[0] == "" {
+			delete(h, name)
+		}
+	}
+	return h
+}
+
+var structuredHeaders = headers("Content-Type", "application/cloudevents+json; charset=utf-8")
+
+// structured returns a structured CloudEvent that ends with the given members.
+func structured(members string) string {
+	return `{"specversion":"1.0","id":"2070443601311540","type":"` + TypeMessagePublished +
+		`","source":"//pubsub.googleapis.com/projects/p/topics/payouts","time":"2026-11-02T09:30:00.5Z",` + members + `}`
+}
+
+func TestReadForms(t *testing.T) {
+	t.Parallel()
+	encoded := base64.StdEncoding.EncodeToString([]byte(payoutPush))
+	tests := []struct {
+		name   string
+		header http.Header
+		body   string
+	}{
+		{"push body", headers("Content-Type", "application/json"), payoutPush},
+		{"push body without a content type", nil, payoutPush},
+		{"push body with members of a later platform", nil, strings.Replace(payoutPush, `{"message"`, `{"new":{"x":[1]},"message"`, 1)},
+		{"push body with old names only", nil, strings.NewReplacer(
+			`"messageId":"2070443601311540",`, "", `"publishTime":"2026-11-02T09:30:00.123456789Z",`, "",
+			"orderingKey", "ordering_key").Replace(payoutPush)},
+		{"push body with escapes in the data", nil, strings.Replace(payoutPush, `"data":"e`, `"data":"\u0065`, 1)},
+		{"binary", binaryHeaders(), payoutPush},
+		{"binary with an extension", binaryHeaders("Ce-Traceparent", "00-1-2-3"), payoutPush},
+		{"structured with data", structuredHeaders, structured(`"data":` + payoutPush)},
+		{
+			"structured with data of a content type", structuredHeaders,
+			structured(`"datacontenttype":"application/json","data":` + payoutPush),
+		},
+		{"structured with data_base64", structuredHeaders, structured(`"data_base64":"` + encoded + `"`)},
+		{"structured with spaces", structuredHeaders, structured(` "data_base64" : "` + encoded + `" `)},
+		{
+			"structured with escaped slashes", structuredHeaders,
+			structured(`"data_base64":"` + strings.ReplaceAll(encoded, "/", `\/`) + `"`),
+		},
+		{
+			"structured with data first", structuredHeaders,
+			strings.Replace(structured(`"subject":"s"`), `{"specversion"`, `{"data":`+payoutPush+`,"specversion"`, 1),
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(payoutDelivery, Read(tt.header, []byte(tt.body))); diff != "" {
+				t.Errorf("delivery (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadMessagesThatLackSomething(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, body string
+		want       settle.Delivery
+	}{
+		{"nothing at all", `{"message":{}}`, settle.Delivery{}},
+		{"data is null", `{"message":{"data":null,"messageId":"1"}}`, settle.Delivery{Message: settle.Message{ID: "1"}}},
+		{"data is empty", `{"message":{"data":"","messageId":"1"}}`, settle.Delivery{Message: settle.Message{ID: "1", Data: []byte{}}}},
+		{"one byte of data", `{"message":{"data":"AA=="}}`, settle.Delivery{Message: settle.Message{Data: []byte{0}}}},
+		{"second name only where the first is empty", `{"message":{"messageId":"","message_id":"2"}}`, settle.Delivery{Message: settle.Message{ID: "2"}}},
+		{"publish time that is none", `{"message":{"publishTime":"yesterday"}}`, settle.Delivery{}},
+		{"publish time that cannot be stored", `{"message":{"publishTime":"0001-01-01T00:00:00+10:00"}}`, settle.Delivery{}},
+		{
+			"publish time of another zone", `{"message":{"publishTime":"2026-11-02T10:00:00+01:00"}}`,
+			settle.Delivery{Message: settle.Message{PublishTime: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}},
+		},
+		{"negative attempt", `{"message":{},"deliveryAttempt":-1}`, settle.Delivery{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, Read(nil, []byte(tt.body))); diff != "" {
+				t.Errorf("delivery (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadTakesIDAndTimeOfTheEvent(t *testing.T) {
+	t.Parallel()
+	got := Read(binaryHeaders(), []byte(`{"message":{"data":"e30="}}`))
+	want := settle.Delivery{Message: settle.Message{
+		ID:          "2070443601311540",
+		PublishTime: time.Date(2026, 11, 2, 9, 30, 0, 500_000_000, time.UTC),
+		Data:        []byte(`{}`),
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("delivery (-want +got):\n%s", diff)
+	}
+}
+
+// unsupported lists every kind of event that is no Pub/Sub message.
+var unsupported = []struct {
+	name   string
+	header http.Header
+	body   string
+	detail string // what the refusal's detail has to say
+	id     string // the message ID that can be read all the same
+}{
+	{"empty body", nil, "", "no body", ""},
+	{"white space", nil, " \n", "not JSON", ""},
+	{"not JSON", nil, "settle this, please", "byte 0 of the push body: not JSON", ""},
+	{"broken off", nil, payoutPush[:60], "push body: ", ""},
+	{"followed by something", nil, payoutPush + "x", "not JSON", "2070443601311540"},
+	{"byte order mark", nil, "\ufeff" + payoutPush, "not JSON", ""},
+	{"invalid UTF-8", nil, `{"message":{"messageId":"1","attributes":{"a":"` + "\xff" + `"}}}`, "not JSON in UTF-8", "1"},
+	{"array", nil, `[` + payoutPush + `]`, "the body itself has a value of the wrong kind", ""},
+	{"null", nil, `null`, `no "message" object`, ""},
+	{"no message", nil, `{"subscription":"s"}`, `no "message" object`, ""},
+	{"message in another letter case", nil, `{"Message":{"messageId":"1"}}`, `no "message" object`, ""},
+	{"message is null", nil, `{"message":null}`, `no "message" object`, ""},
+	{"message is a string", nil, `{"message":"x"}`, "message has a value of the wrong kind", ""},
+	{"unwrapped payout", nil, payoutJSON, `no "message" object`, ""},
+	{"duplicate message", nil, `{"message":{"messageId":"1"},"message":{"messageId":"2"}}`, "a member stands twice", "1"},
+	{"duplicate data", nil, `{"message":{"messageId":"1","data":"e30=","data":"e30="}}`, "a member stands twice", "1"},
+	{"duplicate in a member nobody knows", nil, `{"message":{"messageId":"1"},"new":{"a":1,"a":2}}`, "a member stands twice", "1"},
+	{"data is not base64", nil, `{"message":{"data":"%%%","messageId":"1"}}`, "standard base64 with padding", "1"},
+	{"data without padding", nil, `{"message":{"data":"e30","messageId":"1"}}`, "standard base64 with padding", "1"},
+	{"data in URL base64", nil, `{"message":{"data":"_-__","messageId":"1"}}`, "standard base64 with padding", "1"},
+	{"data with a line break", nil, `{"message":{"data":"e3\n0=","messageId":"1"}}`, "standard base64 with padding", "1"},
+	{"data with loose bits", nil, `{"message":{"data":"e31=","messageId":"1"}}`, "standard base64 with padding", "1"},
+	{"data is an object", nil, `{"message":{"data":{},"messageId":"1"}}`, "standard base64 with padding", "1"},
+	{"message ID is a number", nil, `{"message":{"messageId":1}}`, "message.messageId has a value of the wrong kind", ""},
+	{"attribute is a number", nil, `{"message":{"messageId":"1","attributes":{"secret":1}}}`, "an attribute has a value of the wrong kind", "1"},
+	{"attempt is a fraction", nil, `{"message":{"messageId":"1"},"deliveryAttempt":1.5}`, "deliveryAttempt has a value of the wrong kind", "1"},
+	{"message ID too long to be one", nil, `{"message":{"messageId":"` + strings.Repeat("1", 1025) + `"}}`, "longer than Pub/Sub allows", ""},
+	{"attributes too long to be any", nil, `{"message":{"attributes":{"a":"` + strings.Repeat("1", 200<<10) + `"}}}`, "longer than Pub/Sub allows", ""},
+
+	{"binary of another type", binaryHeaders("Ce-Type", "google.cloud.storage.object.v1.finalized"), payoutPush, "type is another than", ""},
+	{"binary without ID", binaryHeaders("Ce-Id", ""), payoutPush, "no well-formed CloudEvent: id", ""},
+	{"binary without source", binaryHeaders("Ce-Source", ""), payoutPush, "no well-formed CloudEvent: source", ""},
+	{"binary without type", binaryHeaders("Ce-Type", ""), payoutPush, "no well-formed CloudEvent: type", ""},
+	{"binary without version", binaryHeaders("Ce-Specversion", ""), payoutPush, "without a ce-specversion", ""},
+	{"binary of an unknown version", binaryHeaders("Ce-Specversion", "2.0"), payoutPush, "without a ce-specversion", ""},
+	{"binary with a time that is none", binaryHeaders("Ce-Time", "noon"), payoutPush, "no well-formed CloudEvent", ""},
+	{"binary with an extension that is none", binaryHeaders("Ce-Foo-Bar", "x"), payoutPush, "no well-formed CloudEvent", ""},
+	{"binary with a header at which the SDK panics", binaryHeaders("Ce-", "x"), payoutPush, "no well-formed CloudEvent", ""},
+	{"binary without a body", binaryHeaders(), "", "no data", "2070443601311540"},
+	{"binary with an unwrapped payout", binaryHeaders(), payoutJSON, `no "message" object`, "2070443601311540"},
+	{"binary with bad base64", binaryHeaders(), `{"message":{"data":"%%%"}}`, "standard base64", "2070443601311540"},
+
+	{"structured without a body", structuredHeaders, "", "structured CloudEvent is not one JSON value", ""},
+	{"structured not JSON", structuredHeaders, "{", "structured CloudEvent is not one JSON value", ""},
+	{"structured array", structuredHeaders, "[]", "no well-formed CloudEvent", ""},
+	{"structured of another type", structuredHeaders, strings.Replace(structured(`"data":{}`), "pubsub.topic", "storage", 1), "type is another than", ""},
+	{"structured without version", structuredHeaders, `{"id":"1"}`, "no well-formed CloudEvent", ""},
+	{"structured without data", structuredHeaders, structured(`"subject":"s"`), "no data", "2070443601311540"},
+	{"structured with duplicate data", structuredHeaders, structured(`"data":` + payoutPush + `,"data":` + payoutPush), "without duplicate members", ""},
+	{"structured with both kinds of data", structuredHeaders, structured(`"data":` + payoutPush + `,"data_base64":"e30="`), "both data and data_base64", ""},
+	{"structured with data at which the SDK panics", structuredHeaders, structured(`"data_base64":1`), "no well-formed CloudEvent", ""},
+	{"structured with bad base64", structuredHeaders, structured(`"data_base64":"%%%%"`), "no well-formed CloudEvent", ""},
+	{"structured with data that is no message", structuredHeaders, structured(`"data":"text"`), "the body itself has a value", "2070443601311540"},
+	{"batch", headers("Content-Type", "application/cloudevents-batch+json"), `[]`, "batch", ""},
+	{"structured in a format that is not JSON", headers("Content-Type", "application/cloudevents+avro"), "\x00\x01", "not JSON", ""},
+}
+
+func TestReadKeepsWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	for _, tt := range unsupported {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			got := Read(tt.header, []byte(tt.body))
+			if got.Refusal == nil {
+				t.Fatalf("delivery is not refused: %+v", got)
+			}
+			if got.Refusal.Reason != settle.ReasonUnsupportedEvent || !strings.Contains(got.Refusal.Detail, tt.detail) {
+				t.Errorf("refusal %s %q, want %s with %q", got.Refusal.Reason, got.Refusal.Detail, settle.ReasonUnsupportedEvent, tt.detail)
+			}
+			if string(got.Message.Data) != tt.body {
+				t.Errorf("data %q, want the body %q", got.Message.Data, tt.body)
+			}
+			if got.Message.ID != tt.id {
+				t.Errorf("message ID %q, want %q", got.Message.ID, tt.id)
+			}
+			for name := range tt.header {
+				_, kept := got.Message.Attributes[strings.ToLower(name)]
+				if isEvent := strings.HasPrefix(name, "Ce-"); kept != isEvent {
+					t.Errorf("header %q kept: %t, want %t", name, kept, isEvent)
+				}
+			}
+		})
+	}
+}
+
+func TestReadKeepsHeadersAsText(t *testing.T) {
+	t.Parallel()
+	header := binaryHeaders("Ce-Type", "other\xff")
+	header.Add("Ce-Subject", "one")
+	header.Add("Ce-Subject", "two")
+	got := Read(header, nil).Message.Attributes
+	if got["ce-type"] != "other\uFFFD" || got["ce-subject"] != "one, two" {
+		t.Errorf("attributes %q", got)
+	}
+}

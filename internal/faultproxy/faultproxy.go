@@ -1,0 +1,169 @@
+// Package faultproxy is a gRPC proxy that stands between a program and the
+// Spanner emulator, so that a test can stop the world at an exact RPC.
+//
+// It exists for faults of a whole process: a child that is the real program,
+// without a hook in it, can be killed just before its Commit reaches Spanner, or
+// just after Spanner answered and before the answer reaches the child. Faults
+// within a process are easier made with a client interceptor.
+package faultproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+)
+
+// Stage says where an RPC is.
+type Stage int
+
+const (
+	// Requested: the program has sent the request, Spanner has not got it.
+	Requested Stage = iota
+	// Answered: Spanner has answered, the program has not got the answer.
+	Answered
+)
+
+// Hook is called for each RPC at each stage, from many goroutines, with the
+// method's name, such as Commit. The RPC waits for it. Returning false cuts the
+// RPC off there: what has not been passed on never is.
+type Hook func(method string, at Stage) (pass bool)
+
+// Proxy is a running proxy.
+type Proxy struct {
+	// Addr is the host:port that a program uses as SPANNER_EMULATOR_HOST.
+	Addr string
+
+	server   *grpc.Server
+	upstream *grpc.ClientConn
+}
+
+// Start starts a proxy in front of the emulator at upstream, a host:port. It runs
+// until Close.
+func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("start fault proxy: %w", err)
+	}
+	conn, err := grpc.NewClient("passthrough:///"+upstream, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start fault proxy: %w", err), listener.Close())
+	}
+	p := &Proxy{Addr: listener.Addr().String(), upstream: conn}
+	p.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(maxMessage),
+		grpc.UnknownServiceHandler(func(_ any, down grpc.ServerStream) error { return p.relay(down, hook) }))
+	go func() { _ = p.server.Serve(listener) }() // ends with Close
+	return p, nil
+}
+
+// Close ends the proxy and all RPCs that are in it.
+func (p *Proxy) Close() error {
+	p.server.Stop()
+	return p.upstream.Close()
+}
+
+const maxMessage = 100 << 20
+
+var errCut = status.Error(codes.Unavailable, "cut off by the fault proxy")
+
+// relay passes one RPC on, of whatever kind.
+func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
+	method, _ := grpc.MethodFromServerStream(down)
+	ctx, cancel := context.WithCancel(down.Context())
+	defer cancel()
+	if md, ok := metadata.FromIncomingContext(ctx); ok {
+		ctx = metadata.NewOutgoingContext(ctx, md.Copy())
+	}
+	var request frame
+	if err := down.RecvMsg(&request); err != nil {
+		return err
+	}
+	if !hook(path.Base(method), Requested) {
+		return errCut
+	}
+	up, err := p.upstream.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+	if err != nil {
+		return err
+	}
+	if err := up.SendMsg(&request); err != nil {
+		return err
+	}
+	go relayRequests(down, up)
+	return relayAnswers(down, up, func() bool { return hook(path.Base(method), Answered) })
+}
+
+// relayRequests passes on what follows the first request. Spanner has no such
+// RPC; the end of the requests has to be passed on all the same.
+func relayRequests(down grpc.ServerStream, up grpc.ClientStream) {
+	for {
+		var next frame
+		if err := down.RecvMsg(&next); err != nil {
+			_ = up.CloseSend()
+			return
+		}
+		if err := up.SendMsg(&next); err != nil {
+			return // the answers tell why
+		}
+	}
+}
+
+func relayAnswers(down grpc.ServerStream, up grpc.ClientStream, answered func() bool) error {
+	defer func() { down.SetTrailer(up.Trailer()) }()
+	for first := true; ; first = false {
+		var answer frame
+		err := up.RecvMsg(&answer)
+		if first && !answered() {
+			return errCut
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := down.SendMsg(&answer); err != nil {
+			return err
+		}
+	}
+}
+
+// frame is a message that is not decoded.
+type frame struct{ bytes []byte }
+
+// raw is the codec of frames.
+type raw struct{}
+
+var _ encoding.CodecV2 = raw{}
+
+// Marshal implements encoding.CodecV2.
+func (raw) Marshal(v any) (mem.BufferSlice, error) {
+	f, ok := v.(*frame)
+	if !ok {
+		return nil, fmt.Errorf("marshal %T: not a frame", v)
+	}
+	return mem.BufferSlice{mem.SliceBuffer(f.bytes)}, nil
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (raw) Unmarshal(data mem.BufferSlice, v any) error {
+	f, ok := v.(*frame)
+	if !ok {
+		return fmt.Errorf("unmarshal %T: not a frame", v)
+	}
+	f.bytes = data.Materialize()
+	return nil
+}
+
+// Name implements encoding.CodecV2. It is the name of what the frames hold.
+func (raw) Name() string { return "proto" }

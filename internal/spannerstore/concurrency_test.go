@@ -1,0 +1,100 @@
+package spannerstore_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/storetest"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+)
+
+const (
+	instances   = 8   // stores with a client each
+	atOnce      = 32  // deliveries of one settlement
+	settlements = 200 // one after another, each delivered atOnce times
+)
+
+func openInstances(t *testing.T, b backend) []*spannerstore.Store {
+	t.Helper()
+	stores := make([]*spannerstore.Store, instances)
+	for i := range stores {
+		stores[i] = b.open(t)
+	}
+	return stores
+}
+
+// deliverAtOnce delivers settlement n atOnce times; delivery i has message(n, i).
+func deliverAtOnce(t *testing.T, stores []*spannerstore.Store, message func(delivery int) string) map[settle.Outcome]int {
+	t.Helper()
+	var (
+		wg       sync.WaitGroup
+		mu       sync.Mutex
+		outcomes = map[settle.Outcome]int{}
+		start    = make(chan struct{})
+	)
+	for i := range atOnce {
+		st := storetest.NewSettlement(t, message(i))
+		wg.Go(func() {
+			<-start
+			result, err := stores[i%instances].Settle(t.Context(), st)
+			if err != nil {
+				t.Errorf("settle %q: %v", st.Payout.SettlementID, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[result.Outcome]++
+		})
+	}
+	close(start)
+	wg.Wait()
+	return outcomes
+}
+
+func TestConcurrentDeliveriesOfOneSettlement(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	stores := openInstances(t, b)
+	for n := range settlements {
+		outcomes := deliverAtOnce(t, stores, func(int) string {
+			return fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, n)
+		})
+		if outcomes[settle.OutcomeApplied] != 1 || outcomes[settle.OutcomeDuplicate] != atOnce-1 {
+			t.Errorf("settlement %d: %v", n, outcomes)
+		}
+	}
+	all := b.Snapshot(t)
+	if len(all.Movements) != settlements || len(all.Receipts) != settlements || len(all.Conflicts) != 0 {
+		t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
+	}
+	for _, violation := range all.Violations(false) {
+		t.Error(violation)
+	}
+}
+
+func TestTwoPayloadsRaceUnderOneID(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	stores := openInstances(t, b)
+	for n := range settlements {
+		outcomes := deliverAtOnce(t, stores, func(delivery int) string {
+			return fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":%d}`, n, 1+delivery%2)
+		})
+		if outcomes[settle.OutcomeApplied] != 1 || outcomes[settle.OutcomeDuplicate] != atOnce/2-1 || outcomes[settle.OutcomeConflict] != atOnce/2 {
+			t.Errorf("settlement %d: %v", n, outcomes)
+		}
+	}
+	all := b.Snapshot(t)
+	if len(all.Movements) != settlements || len(all.Receipts) != settlements || len(all.Conflicts) != settlements {
+		t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
+	}
+	for _, c := range all.Conflicts {
+		if c.Deliveries != atOnce/2 {
+			t.Errorf("settlement %q: conflict delivered %d times, want %d", c.SettlementID, c.Deliveries, atOnce/2)
+		}
+	}
+	for _, violation := range all.Violations(false) {
+		t.Error(violation)
+	}
+}
