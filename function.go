@@ -39,7 +39,9 @@ const drainLimit = 8 * time.Second
 
 func init() {
 	var i instance
+	//nolint:contextcheck // the instance, which the first request wires, outlives the request
 	functions.HTTP("SettlePayout", func(w http.ResponseWriter, r *http.Request) { i.wired().settle.ServeHTTP(w, r) })
+	//nolint:contextcheck // likewise
 	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { i.wired().reconcile.ServeHTTP(w, r) })
 }
 

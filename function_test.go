@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,7 +53,17 @@ type function struct {
 	url     string
 	process *os.Process
 	exited  chan struct{}
+	state   *os.ProcessState // once exited
 	log     *logBuffer
+}
+
+// signal returns the signal that ended the function; 0 for none.
+func (f *function) signal() syscall.Signal {
+	status, ok := f.state.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return 0
+	}
+	return status.Signal()
 }
 
 // logBuffer is what a child writes, readable while it writes.
@@ -91,7 +102,7 @@ func startChild(t *testing.T, mode string, env ...string) *function {
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	f := &function{url: "http://" + addr + "/", exited: make(chan struct{}), log: &logBuffer{}}
-	cmd := exec.Command(program)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program) // ended by the clean-up
 	cmd.Env = append(os.Environ(), append([]string{
 		childMode + "=" + mode, "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "K_SERVICE=settle-payout", "DEFAULT_CURRENCY=USD",
 	}, env...)...)
@@ -102,6 +113,7 @@ func startChild(t *testing.T, mode string, env ...string) *function {
 	f.process = cmd.Process
 	go func() {
 		_ = cmd.Wait() // how it ends is the test's business
+		f.state = cmd.ProcessState
 		close(f.exited)
 	}()
 	t.Cleanup(func() { f.kill() })

@@ -28,9 +28,9 @@ import (
 type Stage int
 
 const (
-	// Requested: the program has sent the request, Spanner has not got it.
+	// Requested means the program has sent the request, Spanner has not got it.
 	Requested Stage = iota
-	// Answered: Spanner has answered, the program has not got the answer.
+	// Answered means Spanner has answered, the program has not got the answer.
 	Answered
 )
 
@@ -62,7 +62,7 @@ func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
 	}
 	p := &Proxy{Addr: listener.Addr().String(), upstream: conn}
 	p.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(maxMessage),
-		grpc.UnknownServiceHandler(func(_ any, down grpc.ServerStream) error { return p.relay(down, hook) }))
+		grpc.UnknownServiceHandler(func(_ any, down grpc.ServerStream) error { return p.relay(down, hook) })) //nolint:contextcheck // the stream has its own
 	go func() { _ = p.server.Serve(listener) }() // ends with Close
 	return p, nil
 }

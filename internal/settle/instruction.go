@@ -12,7 +12,7 @@ type InstructionState string
 const (
 	// InstructionNone is the zero value: the settlement has no instruction.
 	InstructionNone InstructionState = ""
-	// InstructionUncertain: the transfer may or may not have reached the bank.
+	// InstructionUncertain means the transfer may or may not have reached the bank.
 	// Every instruction begins here, in the commit that creates the movement, so
 	// that a crash at any later point leaves the right state behind.
 	InstructionUncertain InstructionState = "uncertain"

@@ -6,11 +6,11 @@ import "fmt"
 type Action int
 
 const (
-	// ActionNone: nothing is changed. The zero value.
+	// ActionNone means that nothing is changed. The zero value.
 	ActionNone Action = iota
-	// ActionInsert: insert receipt, movement and instruction together.
+	// ActionInsert means to insert receipt, movement and instruction together.
 	ActionInsert
-	// ActionRecordConflict: insert the conflict, or raise its count.
+	// ActionRecordConflict means to insert the conflict, or to raise its count.
 	ActionRecordConflict
 )
 

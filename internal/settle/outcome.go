@@ -7,16 +7,16 @@ import "time"
 type Outcome int
 
 const (
-	// OutcomeUnknown: nothing is known to be committed. Deliver again.
+	// OutcomeUnknown means that nothing is known to be committed. Deliver again.
 	OutcomeUnknown Outcome = iota
-	// OutcomeApplied: this delivery settled the payout.
+	// OutcomeApplied means that this delivery settled the payout.
 	OutcomeApplied
-	// OutcomeDuplicate: an earlier delivery settled the same payout.
+	// OutcomeDuplicate means that an earlier delivery settled the same payout.
 	OutcomeDuplicate
-	// OutcomeConflict: the settlement ID is known with another payload hash.
+	// OutcomeConflict means that the settlement ID is known with another payload hash.
 	// Nothing moved; the conflict is recorded for investigation.
 	OutcomeConflict
-	// OutcomeQuarantined: the message cannot be a payout. Nothing moved; the
+	// OutcomeQuarantined means that the message cannot be a payout. Nothing moved; the
 	// message is kept whole.
 	OutcomeQuarantined
 )

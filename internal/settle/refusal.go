@@ -7,22 +7,22 @@ type Reason string
 
 // The reasons, in the order in which the first that applies is given.
 const (
-	// ReasonUnsupportedEvent: the event is not a Pub/Sub message. It comes from
+	// ReasonUnsupportedEvent means that the event is not a Pub/Sub message. It comes from
 	// the event's reading, before there is a payout message to decode.
 	ReasonUnsupportedEvent Reason = "unsupported_event"
-	// ReasonTooLarge: over MaxMessageBytes.
+	// ReasonTooLarge means over MaxMessageBytes.
 	ReasonTooLarge Reason = "too_large"
-	// ReasonEmptyData: no data, or JSON white space only.
+	// ReasonEmptyData means no data, or JSON white space only.
 	ReasonEmptyData Reason = "empty_data"
-	// ReasonNotJSON: not exactly one JSON object in valid UTF-8.
+	// ReasonNotJSON means not exactly one JSON object in valid UTF-8.
 	ReasonNotJSON Reason = "not_json"
-	// ReasonDuplicateField: a member twice in one object, at any depth.
+	// ReasonDuplicateField means a member twice in one object, at any depth.
 	ReasonDuplicateField Reason = "duplicate_field"
-	// ReasonUnknownField: a member that payout message version 1 does not have.
+	// ReasonUnknownField means a member that payout message version 1 does not have.
 	ReasonUnknownField Reason = "unknown_field"
-	// ReasonMissingField: a required member is absent.
+	// ReasonMissingField means that a required member is absent.
 	ReasonMissingField Reason = "missing_field"
-	// ReasonInvalidField: a member's value breaks the member's rule.
+	// ReasonInvalidField means that a member's value breaks the member's rule.
 	ReasonInvalidField Reason = "invalid_field"
 )
 
