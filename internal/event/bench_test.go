@@ -1,6 +1,8 @@
 package event
 
 import (
+	"encoding/base64"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -9,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/memstore"
 )
 
 func BenchmarkRead(b *testing.B) {
@@ -55,5 +60,34 @@ func BenchmarkHandler(b *testing.B) {
 		if w.Code != http.StatusOK {
 			b.Fatal(w.Body)
 		}
+	}
+}
+
+// BenchmarkDelivery measures a whole delivery, from the HTTP request to the
+// answer, with the store in memory: everything but the network and Spanner.
+func BenchmarkDelivery(b *testing.B) {
+	for _, test := range []struct {
+		name string
+		id   func(n int) int
+	}{
+		{"fresh", func(n int) int { return n }},
+		{"duplicate", func(int) int { return 0 }},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			service := &settle.Service{Store: memstore.New(time.Now), DefaultCurrency: "USD", NewID: uuid.NewString, Now: time.Now}
+			h := &Handler{Deliverer: service, Log: NewLogger(io.Discard, slog.LevelInfo), Now: time.Now, Timeout: time.Minute, Gate: new(Gate)}
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				payout := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"reserve-claims","amount_cents":4731}`, test.id(n))
+				body := `{"message":{"messageId":"1","data":"` + base64.StdEncoding.EncodeToString([]byte(payout)) + `"}}`
+				r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", strings.NewReader(body))
+				r.Header = binaryHeaders()
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, r)
+				if w.Code != http.StatusOK {
+					b.Fatal(w.Body)
+				}
+			}
+		})
 	}
 }

@@ -46,7 +46,7 @@ func (s fakeStore) Quarantine(_ context.Context, q settle.Quarantined) error {
 	return s.quarantine(q)
 }
 
-type secretBank struct{}
+type secretBank struct{ settle.Bank }
 
 func (secretBank) Compose(p settle.Payout, _ uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount), nil

@@ -40,11 +40,3 @@ var instructionNamespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("urn:settleonc
 func InstructionKey(settlementID string) uuid.UUID {
 	return uuid.NewSHA1(instructionNamespace, []byte(settlementID))
 }
-
-// Bank is what settling needs to know of a bank.
-type Bank interface {
-	// Compose returns the request body that asks the bank for the payout's
-	// transfer under the given idempotency key. It is pure: the same payout and
-	// key give the same bytes, and nothing is sent.
-	Compose(p Payout, key uuid.UUID) ([]byte, error)
-}

@@ -72,7 +72,12 @@ func TestDeliverQuarantinesAnUnreadableEventAsItCame(t *testing.T) {
 	}
 }
 
-type composer struct{ err error }
+// composer is a bank of which only Compose is called.
+type composer struct {
+	settle.Bank
+
+	err error
+}
 
 func (c composer) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount + " " + key.String()), c.err
@@ -103,7 +108,7 @@ func TestDeliverBooksNothingThatCannotBePaid(t *testing.T) {
 		t.Errorf("without a bank: %v, %v", result.Outcome, err)
 	}
 	broken := errors.New("broken")
-	service.Bank = composer{broken}
+	service.Bank = composer{err: broken}
 	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, broken) || result.Outcome.Final() {
 		t.Errorf("with a broken bank: %v, %v", result.Outcome, err)
 	}
