@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"cloud.google.com/go/pubsub/v2"
+	admin "cloud.google.com/go/pubsub/v2/apiv1"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/spanner"
+	database "cloud.google.com/go/spanner/admin/database/apiv1"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"google.golang.org/api/iterator"
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+)
+
+// start starts the program and returns where it is once it is ready.
+func start(t *testing.T, env []string, args ...string) (*exec.Cmd, ready, func() string) {
+	t.Helper()
+	cmd, stderr := child(t, env, args...)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if cmd.ProcessState == nil {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		}
+		if t.Failed() {
+			t.Logf("standard error:\n%s", stderr)
+		}
+	})
+	return cmd, readReady(t, stdout), stderr.String
+}
+
+// emulatorAt leads a client to an emulator.
+func emulatorAt(host string) []option.ClientOption {
+	return []option.ClientOption{
+		option.WithEndpoint("passthrough:///" + host), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+	}
+}
+
+// publishTo publishes one message through Pub/Sub.
+func publishTo(t *testing.T, line ready, data string) {
+	t.Helper()
+	client, err := pubsub.NewClient(t.Context(), projectOf(line.Topic), emulatorAt(line.PubSubEmulatorHost)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	publisher := client.Publisher(line.Topic)
+	defer publisher.Stop()
+	if _, err := publisher.Publish(t.Context(), &pubsub.Message{Data: []byte(data)}).Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitMovement returns the ledger once it holds the movement.
+func awaitMovement(t *testing.T, line ready, settlementID string) (stored snapshot.Snapshot) {
+	t.Helper()
+	cfg := spanner.ClientConfig{DisableNativeMetrics: true}
+	client, err := spanner.NewClientWithConfig(t.Context(), line.Database, cfg, emulatorAt(line.SpannerEmulatorHost)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	eventually(t, "the movement of "+settlementID, func() bool {
+		if stored, err = readback.Read(t.Context(), client); err != nil {
+			t.Fatal(err)
+		}
+		return stored.Movement(settlementID) != nil
+	})
+	return stored
+}
+
+func post(t *testing.T, url, body string) (code int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := loopback.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+// settleOne sends one payout the whole way, and checks that both functions answer.
+func settleOne(t *testing.T, line ready) {
+	t.Helper()
+	publishTo(t, line, samplePayout)
+	stored := awaitMovement(t, line, "stl-8472")
+	m := stored.Movement("stl-8472")
+	if m.AccountID != "reserve-claims" || m.AmountCents != 4731 || m.Currency != "USD" || len(stored.Violations(false)) > 0 {
+		t.Errorf("movement %+v, violations %q", m, stored.Violations(false))
+	}
+	if code, answer := post(t, line.ReconcileURL, "{}"); code != http.StatusOK || !strings.Contains(answer, `"due":0`) {
+		t.Errorf("ReconcileBank answered %d %s", code, answer)
+	}
+}
+
+// end sends a signal, and checks that the program ends well.
+func end(t *testing.T, cmd *exec.Cmd, signal os.Signal) {
+	t.Helper()
+	if err := cmd.Process.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	if code := exitCode(t, cmd.Wait()); code != exitOK {
+		t.Errorf("exit code %d after %s; want 0", code, signal)
+	}
+}
+
+func TestServeOnEmulatorsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	// A target would make the framework serve that one only, at another path.
+	cmd, line, errOut := start(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort)
+	settleOne(t, line)
+	end(t, cmd, syscall.SIGINT)
+	for _, address := range []string{
+		line.SpannerEmulatorHost, strings.TrimPrefix(line.SpannerRESTURL, "http://"), line.PubSubEmulatorHost,
+		strings.TrimSuffix(strings.TrimPrefix(line.SettleURL, "http://"), pathSettle),
+	} {
+		wantRefused(t, address)
+	}
+	help := "PUBSUB_EMULATOR_HOST=" + line.PubSubEmulatorHost + " go run ./cmd/settlectl publish FILE --topic " + line.Topic
+	if !strings.Contains(errOut(), help) {
+		t.Errorf("standard error lacks %q", help)
+	}
+}
+
+func TestServeOnSharedEmulatorsLeavesNothing(t *testing.T) {
+	t.Parallel()
+	spannerShared, pubsubShared := emulatortest.Spanner(t), emulatortest.PubSub(t)
+	env := []string{"SPANNER_EMULATOR_HOST=" + spannerShared.GRPC, "PUBSUB_EMULATOR_HOST=" + pubsubShared.Host}
+	cmd, line, _ := start(t, env, "--listen", anyPort)
+	settleOne(t, line)
+	// The function drains at SIGTERM and then sends it to its own process.
+	end(t, cmd, syscall.SIGTERM)
+
+	topics, err := admin.NewTopicAdminClient(t.Context(), pubsubShared.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer topics.Close()
+	project := "projects/" + projectOf(line.Topic)
+	if topic, err := topics.ListTopics(t.Context(), &pubsubpb.ListTopicsRequest{Project: project}).Next(); err != iterator.Done { //nolint:errorlint // as documented
+		t.Errorf("left behind: topic %v, %v", topic, err)
+	}
+	databases, err := database.NewDatabaseAdminClient(t.Context(), spannerShared.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer databases.Close()
+	if _, err := databases.GetDatabase(t.Context(), &databasepb.GetDatabaseRequest{Name: line.Database}); status.Code(err) != codes.NotFound {
+		t.Errorf("left behind: the database: %v", err)
+	}
+}
+
+func TestServeInMemory(t *testing.T) {
+	withoutEmulators(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read, write := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"--memory", "--listen", anyPort}, streams{out: write, err: io.Discard})
+	}()
+	line := readReady(t, read)
+	if !line.Memory || line.Database != "" || line.Topic != "" || line.SpannerEmulatorHost != "" || line.PubSubEmulatorHost != "" {
+		t.Errorf("ready line %+v", line)
+	}
+	if code, text := post(t, line.PublishURL, samplePayout); code != http.StatusOK || text != `{"message_id":"1"}` {
+		t.Errorf("published: %d %s", code, text)
+	}
+	// A conflict shows the settlement without settling anything itself.
+	probe := `{"message":{"messageId":"p","data":"eyJzZXR0bGVtZW50X2lkIjoic3RsLTg0NzIiLCJhY2NvdW50X2lkIjoicmVzZXJ2ZS1jbGFpbXMiLCJhbW91bnRfY2VudHMiOjQ3MzF9"}}`
+	eventually(t, "a duplicate", func() bool {
+		_, text := post(t, line.SettleURL, probe)
+		return strings.Contains(text, `"outcome":"duplicate"`)
+	})
+	if code, _ := post(t, line.PublishURL, strings.Repeat(" ", maxMessageBytes+1)); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a message too large for Pub/Sub was answered %d", code)
+	}
+	cancel()
+	if code := <-ended; code != exitOK {
+		t.Errorf("exit code %d after the interruption; want 0", code)
+	}
+}
