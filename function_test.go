@@ -128,23 +128,40 @@ func (f *function) kill() {
 
 func (f *function) waitUntilListening(t *testing.T, addr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr); err == nil {
-			conn.Close()
-			return
-		}
+	waitFor(t, 20*time.Second, func() bool {
 		select {
-		case <-tick.C:
 		case <-f.exited:
 			t.Fatalf("the child ended: %s", f.log)
+		default:
+		}
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err == nil
+	})
+}
+
+// waitFor waits until what it is given holds.
+func waitFor(t *testing.T, limit time.Duration, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("the child does not listen: %s", f.log)
+			t.Fatalf("not within %v", limit)
 		}
 	}
+}
+
+// waitForLog waits until the child has logged text n times.
+func (f *function) waitForLog(t *testing.T, text string, n int) {
+	t.Helper()
+	waitFor(t, 30*time.Second, func() bool { return strings.Count(f.log.all(), text) >= n })
 }
 
 func freeAddr(t *testing.T) string {

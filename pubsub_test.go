@@ -1,7 +1,6 @@
 package settleonce_test
 
 import (
-	"context"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -48,27 +47,10 @@ func TestPublishedPayoutIsSettledOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	acknowledged := func() int { return strings.Count(f.log.all(), `"message":"delivery acknowledged"`) }
-	waitFor(t, 30*time.Second, func() bool { return acknowledged() >= len(messages) })
+	f.waitForLog(t, `"message":"delivery acknowledged"`, len(messages))
 	all := db.snapshot(t)
 	if len(all.Movements) != 2 || len(all.Receipts) != 2 || len(all.Conflicts) != 1 || len(all.Quarantined) != 1 {
 		t.Errorf("stored %+v", all)
-	}
-}
-
-// waitFor waits until what it is given holds.
-func waitFor(t *testing.T, limit time.Duration, holds func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("not within %v", limit)
-		}
 	}
 }
 

@@ -14,7 +14,23 @@ const (
 	instances   = 8   // stores with a client each
 	atOnce      = 32  // deliveries of one settlement
 	settlements = 200 // one after another, each delivered atOnce times
+	perDatabase = 40  // settlements in one database: the emulator slows down with every row
 )
+
+// eachDatabase runs test for all settlements, perDatabase of them in a database.
+func eachDatabase(t *testing.T, test func(t *testing.T, b backend, ids []string)) {
+	t.Helper()
+	for first := 0; first < settlements; first += perDatabase {
+		ids := make([]string, perDatabase)
+		for i := range ids {
+			ids[i] = fmt.Sprintf("stl-%d", first+i)
+		}
+		t.Run(fmt.Sprintf("settlements from %d", first), func(t *testing.T) {
+			t.Parallel()
+			test(t, newBackend(t), ids)
+		})
+	}
+}
 
 func openInstances(t *testing.T, b backend) []*spannerstore.Store {
 	t.Helper()
@@ -54,47 +70,49 @@ func deliverAtOnce(t *testing.T, stores []*spannerstore.Store, message func(deli
 
 func TestConcurrentDeliveriesOfOneSettlement(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
-	stores := openInstances(t, b)
-	for n := range settlements {
-		outcomes := deliverAtOnce(t, stores, func(int) string {
-			return fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, n)
-		})
-		if outcomes[settle.OutcomeApplied] != 1 || outcomes[settle.OutcomeDuplicate] != atOnce-1 {
-			t.Errorf("settlement %d: %v", n, outcomes)
+	eachDatabase(t, func(t *testing.T, b backend, ids []string) {
+		stores := openInstances(t, b)
+		for _, id := range ids {
+			outcomes := deliverAtOnce(t, stores, func(int) string {
+				return fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1}`, id)
+			})
+			if outcomes[settle.OutcomeApplied] != 1 || outcomes[settle.OutcomeDuplicate] != atOnce-1 {
+				t.Errorf("settlement %s: %v", id, outcomes)
+			}
 		}
-	}
-	all := b.Snapshot(t)
-	if len(all.Movements) != settlements || len(all.Receipts) != settlements || len(all.Conflicts) != 0 {
-		t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
-	}
-	for _, violation := range all.Violations(false) {
-		t.Error(violation)
-	}
+		all := b.Snapshot(t)
+		if len(all.Movements) != len(ids) || len(all.Receipts) != len(ids) || len(all.Conflicts) != 0 {
+			t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
+		}
+		for _, violation := range all.Violations(false) {
+			t.Error(violation)
+		}
+	})
 }
 
 func TestTwoPayloadsRaceUnderOneID(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t)
-	stores := openInstances(t, b)
-	for n := range settlements {
-		outcomes := deliverAtOnce(t, stores, func(delivery int) string {
-			return fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":%d}`, n, 1+delivery%2)
-		})
-		if outcomes[settle.OutcomeApplied] != 1 || outcomes[settle.OutcomeDuplicate] != atOnce/2-1 || outcomes[settle.OutcomeConflict] != atOnce/2 {
-			t.Errorf("settlement %d: %v", n, outcomes)
+	eachDatabase(t, func(t *testing.T, b backend, ids []string) {
+		stores := openInstances(t, b)
+		for _, id := range ids {
+			outcomes := deliverAtOnce(t, stores, func(delivery int) string {
+				return fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":%d}`, id, 1+delivery%2)
+			})
+			if outcomes[settle.OutcomeApplied] != 1 || outcomes[settle.OutcomeDuplicate] != atOnce/2-1 || outcomes[settle.OutcomeConflict] != atOnce/2 {
+				t.Errorf("settlement %s: %v", id, outcomes)
+			}
 		}
-	}
-	all := b.Snapshot(t)
-	if len(all.Movements) != settlements || len(all.Receipts) != settlements || len(all.Conflicts) != settlements {
-		t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
-	}
-	for _, c := range all.Conflicts {
-		if c.Deliveries != atOnce/2 {
-			t.Errorf("settlement %q: conflict delivered %d times, want %d", c.SettlementID, c.Deliveries, atOnce/2)
+		all := b.Snapshot(t)
+		if len(all.Movements) != len(ids) || len(all.Receipts) != len(ids) || len(all.Conflicts) != len(ids) {
+			t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
 		}
-	}
-	for _, violation := range all.Violations(false) {
-		t.Error(violation)
-	}
+		for _, c := range all.Conflicts {
+			if c.Deliveries != atOnce/2 {
+				t.Errorf("settlement %s: conflict delivered %d times, want %d", c.SettlementID, c.Deliveries, atOnce/2)
+			}
+		}
+		for _, violation := range all.Violations(false) {
+			t.Error(violation)
+		}
+	})
 }
