@@ -111,8 +111,11 @@ const (
 	// StatusReturned means that it was executed and sent back.
 	StatusReturned
 	// StatusManual means that what the bank has is not what we asked for, or more
-	// than once: a person decides.
+	// than once: a person decides, at once.
 	StatusManual
+	// StatusAttention means that the bank's status is one that a person has to
+	// look at.
+	StatusAttention
 )
 
 // String returns the reading's name in logs and event rows.
@@ -130,6 +133,8 @@ func (s StatusReading) String() string {
 		return "returned"
 	case StatusManual:
 		return "manual"
+	case StatusAttention:
+		return "attention"
 	case StatusUnknown:
 		return "unknown"
 	}

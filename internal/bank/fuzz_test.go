@@ -1,0 +1,158 @@
+package bank
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// echoed is a transfer as an independent reader sees it.
+type echoed struct {
+	ID              string `json:"id"`
+	ClientReference string `json:"client_reference"`
+	AmountMinor     int64  `json:"amount_minor"`
+	Currency        string `json:"currency"`
+	CreditorAccount string `json:"creditor_account"`
+	Status          string `json:"status"`
+}
+
+func (e echoed) isOurs() bool {
+	return e.ID != "" && e == echoed{
+		ID: e.ID, ClientReference: testTransfer.Key.String(), AmountMinor: testTransfer.AmountCents,
+		Currency: testTransfer.Currency, CreditorAccount: testTransfer.CreditorAccount, Status: e.Status,
+	}
+}
+
+func FuzzReadSend(f *testing.F) {
+	for _, body := range []string{
+		goodTransfer, goodTransfer + "x", with("4731", "4732"), with("cp-19", "cp-20"), with("4731", "4731.0"), withStatus("WHAT"),
+		"{}", "null", "[]", "", `{"code":"insufficient_funds"}`, `{"type":"insufficient_funds","status":422}`, goodTransfer[:50],
+	} {
+		f.Add(uint16(201), "application/json", "3", []byte(body), false)
+		f.Add(uint16(422), "application/problem+json", "", []byte(body), false)
+		f.Add(uint16(403), "application/problem+json", "Sun, 29 Nov 2026 12:01:30 GMT", []byte(body), true)
+	}
+	client := newClient(f, testConfig("https://bank.example"))
+	f.Fuzz(func(t *testing.T, code uint16, contentType, retry string, body []byte, earlier bool) {
+		status := int(code)
+		request := sendRequest()
+		request.EarlierMayHaveReached = earlier
+		header := http.Header{"Content-Type": {contentType}, "Retry-After": {retry}}
+		e := exchange{status: status, header: header, body: body}
+		got := client.readSend(request, e)
+		switch got.Class {
+		case settle.SendAccepted:
+			var echo echoed
+			if err := json.Unmarshal(body, &echo); err != nil || !echo.isOurs() || status < 200 || status > 299 {
+				t.Errorf("accepted: %d %q", status, body)
+			}
+			if _, known := client.readings[echo.Status]; !known {
+				t.Errorf("accepted with the word %q", echo.Status)
+			}
+		case settle.SendRejected:
+			listed := strings.Contains(string(body), "code") || strings.Contains(string(body), "type")
+			if earlier || !listed || status != 400 && status != 402 && status != 403 && status != 422 {
+				t.Errorf("rejected: %d %q, earlier %v", status, body, earlier)
+			}
+		case settle.SendManual:
+			if status < 200 || status > 299 || !strings.Contains(string(body), "amount_minor") && !strings.Contains(string(body), `\u`) {
+				t.Errorf("manual: %d %q", status, body)
+			}
+		case settle.SendNotSent:
+			t.Errorf("an answer means that something was sent: %d", status)
+		case settle.SendUncertain, settle.SendHeld, settle.SendRetryLater:
+		}
+		checkAnswer(t, got.Answer)
+
+		e.fault, e.body = detailBodyBroken, nil
+		if got := client.readSend(request, e); got.Class == settle.SendAccepted || got.Class == settle.SendRejected || got.Class == settle.SendManual {
+			t.Errorf("%v by a body that broke off", got.Class)
+		}
+	})
+}
+
+func FuzzReadStatus(f *testing.F) {
+	for _, body := range []string{
+		list(), list(goodTransfer), list(withStatus("ACSC")), list(withStatus("RJCT")), list(goodTransfer, goodTransfer), list("{}"),
+		list(with(`"ACCP"`, `"RJCT","reason":"DUPL"`)), list(with("4731", "1")), "{}", "null", "", `{"code":"transfer_not_found"}`, list() + "x",
+	} {
+		f.Add(uint16(200), "application/json", []byte(body))
+		f.Add(uint16(404), "application/problem+json", []byte(body))
+	}
+	client := newClient(f, testConfig("https://bank.example"))
+	f.Fuzz(func(t *testing.T, code uint16, contentType string, body []byte) {
+		status := int(code)
+		e := exchange{status: status, header: http.Header{"Content-Type": {contentType}}, body: body}
+		got := client.readStatus(statusRequest(), e)
+		var answer struct {
+			Transfers []echoed `json:"transfers"`
+		}
+		err := json.Unmarshal(body, &answer)
+		one := err == nil && status == 200 && len(answer.Transfers) == 1 && answer.Transfers[0].isOurs()
+		switch got.Reading {
+		case settle.StatusPending, settle.StatusConfirmed, settle.StatusRejected, settle.StatusReturned, settle.StatusAttention:
+			if !one {
+				t.Errorf("%v: %d %q", got.Reading, status, body)
+			}
+		case settle.StatusNotFound:
+			if status != 404 && (status != 200 || err != nil || len(answer.Transfers) != 0) {
+				t.Errorf("not found: %d %q", status, body)
+			}
+		case settle.StatusManual:
+			if status != 200 {
+				t.Errorf("manual: %d %q", status, body)
+			}
+		case settle.StatusUnknown:
+		}
+		checkAnswer(t, got.Answer)
+
+		e.fault, e.body = detailBodyBroken, nil
+		if got := client.readStatus(statusRequest(), e); got.Reading != settle.StatusUnknown {
+			t.Errorf("%v by a body that broke off", got.Reading)
+		}
+	})
+}
+
+// checkAnswer checks that what is kept is bounded and can be stored.
+func checkAnswer(t *testing.T, a settle.BankAnswer) {
+	t.Helper()
+	checkDetail(t, a.Detail)
+	if a.RetryAfter < 0 || a.RetryAfter > maxRetryAfter {
+		t.Errorf("Retry-After %v", a.RetryAfter)
+	}
+	if len(a.TransferID) > 256 || a.Status != "" && !shapeWord.MatchString(a.Status) {
+		t.Errorf("kept: %+v", a)
+	}
+}
+
+func FuzzParseProfile(f *testing.F) {
+	for _, profile := range []string{minimalProfile, wholeProfile, "{}", "null", `{"name":1}`, `{"statuses.pending":[]}`, `{"statuses":{},"not_found":[]}`} {
+		f.Add([]byte(profile))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		p, err := ParseProfile(data)
+		if err != nil {
+			if diff := cmp.Diff(Profile{}, p); diff != "" {
+				t.Errorf("a profile beside the error:\n%s", diff)
+			}
+			return
+		}
+		if err := p.Validate(); err != nil {
+			t.Errorf("parsed, but %v", err)
+		}
+		config := testConfig("https://bank.example")
+		config.Profile = p
+		c, err := New(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, mapped := c.readings[statusGroup]; mapped {
+			t.Error("PART has a meaning")
+		}
+	})
+}
