@@ -24,25 +24,46 @@ import (
 	"github.com/GoogleCloudPlatform/functions-framework-go/functions"
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// reconcileLimit bounds the bank instructions of one run of ReconcileBank.
-const reconcileLimit = 1000
-
-// drainLimit is how long an instance that is told to stop waits for the
-// deliveries it has begun. The platform kills it after 10 seconds.
-const drainLimit = 8 * time.Second
+const (
+	// reconcileBatch bounds the bank instructions that a run of ReconcileBank lists
+	// at once, reconcileAtOnce those that it works on at once.
+	reconcileBatch  = 1000
+	reconcileAtOnce = 16
+	// reconcileTimeout is the least time of a run. One that is still going when the
+	// next begins is harmless.
+	reconcileTimeout = 2 * time.Minute
+	// drainLimit is how long an instance that is told to stop waits for the
+	// deliveries it has begun. The platform kills it after 10 seconds.
+	drainLimit = 8 * time.Second
+)
 
 func init() {
+	refuseToStartMisconfigured()
 	var i instance
 	//nolint:contextcheck // the instance, which the first request wires, outlives the request
 	functions.HTTP("SettlePayout", func(w http.ResponseWriter, r *http.Request) { i.wired().settle.ServeHTTP(w, r) })
 	//nolint:contextcheck // likewise
 	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { i.wired().reconcile.ServeHTTP(w, r) })
+}
+
+// refuseToStartMisconfigured ends a deployed instance whose configuration is
+// wrong. The deployment then fails, and the revision before it goes on serving.
+// K_SERVICE is how the platform tells a program that it is deployed.
+func refuseToStartMisconfigured() {
+	if _, deployed := os.LookupEnv("K_SERVICE"); !deployed {
+		return
+	}
+	if _, err := config.FromEnv(os.LookupEnv); err != nil {
+		event.NewLogger(os.Stderr, slog.LevelInfo).Error("configuration error", slog.String("error", err.Error()))
+		os.Exit(1)
+	}
 }
 
 // instance is what one instance of the function keeps between requests. It is
@@ -61,42 +82,77 @@ type handlers struct{ settle, reconcile http.Handler }
 func (i *instance) wired() handlers {
 	i.once.Do(func() {
 		cfg, err := config.FromEnv(os.LookupEnv)
-		if err != nil {
-			i.handlers = misconfigured(err)
-			return
+		if err == nil {
+			i.handlers, err = wire(cfg)
 		}
-		i.handlers = wire(cfg)
+		if err != nil {
+			i.handlers = misconfigured{err}.handlers()
+		}
 	})
 	return i.handlers
 }
 
-func wire(cfg config.Config) handlers {
+func wire(cfg config.Config) (handlers, error) {
 	log := event.NewLogger(os.Stderr, cfg.LogLevel)
 	store := spannerstore.NewLazy(spannerstore.Config{Database: cfg.Database, Emulator: cfg.EmulatorHost != ""})
+	banking, err := newBanking(cfg.Bank, store, log)
+	if err != nil {
+		return handlers{}, err
+	}
 	gate := &event.Gate{}
 	go drainOnTermination(gate, log)
 
-	service := &settle.Service{Store: store, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
-	reconciler := &settle.Reconciler{Store: store, Now: time.Now, Limit: reconcileLimit}
+	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
+	reconciler := &settle.Reconciler{
+		Store: store, Banking: banking, Now: time.Now, Limit: reconcileBatch, Concurrency: reconcileAtOnce, Margin: banking.Longest(),
+	}
 	// The store may read again after the deadline, and the whole has to stay
 	// within the budget of one delivery.
 	budget := cfg.SettleTimeout - spannerstore.RereadTimeout
 	return handlers{
 		settle:    &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: budget, Gate: gate},
-		reconcile: &event.ReconcileHandler{Reconciler: reconciler, Log: log, Now: time.Now, Timeout: budget, Gate: gate},
-	}
+		reconcile: &event.ReconcileHandler{Reconciler: reconciler, Log: log, Now: time.Now, Timeout: max(reconcileTimeout, 2*banking.Longest()), Gate: gate},
+	}, nil
 }
 
-// misconfigured answers every request with 500, so that messages stay in the
-// subscription until the configuration is right, and logs each time what is
-// wrong with it.
-func misconfigured(err error) handlers {
+// newBanking returns what looks after bank instructions; nil where no bank is
+// configured.
+func newBanking(cfg *bank.Config, store settle.Store, log *slog.Logger) (*settle.Stepper, error) {
+	if cfg == nil {
+		return nil, nil //nolint:nilnil // no bank is a configuration, not a fault
+	}
+	clocked := *cfg
+	clocked.Now = time.Now
+	client, err := bank.New(clocked)
+	if err != nil {
+		return nil, err
+	}
+	policy := settle.Policy{
+		KeyLifetime: cfg.Profile.KeyLifetime, VisibilityLag: cfg.Profile.VisibilityLag,
+		SendTimeout: cfg.SendTimeout, StatusTimeout: cfg.StatusTimeout,
+	}
+	return &settle.Stepper{Store: store, Bank: client, Policy: policy, NewID: uuid.NewString, Now: time.Now, Log: log}, nil
+}
+
+// misconfigured is a function whose configuration is wrong. It fails every
+// delivery, so that messages stay in the subscription until the configuration is
+// right.
+type misconfigured struct{ err error }
+
+func (m misconfigured) Deliver(context.Context, settle.Delivery) (settle.Result, error) {
+	return settle.Result{}, m.err
+}
+
+func (m misconfigured) Reconcile(context.Context) (settle.Reconciled, error) {
+	return settle.Reconciled{}, m.err
+}
+
+func (m misconfigured) handlers() handlers {
 	log := event.NewLogger(os.Stderr, slog.LevelInfo)
-	refuse := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		log.LogAttrs(r.Context(), slog.LevelError, "configuration error", slog.String("error", err.Error()))
-		http.Error(w, `{"outcome":"unknown","error":"not settled: the configuration is wrong; see the log"}`, http.StatusInternalServerError)
-	})
-	return handlers{settle: refuse, reconcile: refuse}
+	return handlers{
+		settle:    &event.Handler{Deliverer: m, Log: log, Now: time.Now},
+		reconcile: &event.ReconcileHandler{Reconciler: m, Log: log, Now: time.Now},
+	}
 }
 
 // drainOnTermination waits for SIGTERM, lets the deliveries that have begun end

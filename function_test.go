@@ -104,7 +104,7 @@ func startChild(t *testing.T, mode string, env ...string) *function {
 	f := &function{url: "http://" + addr + "/", exited: make(chan struct{}), log: &logBuffer{}}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program) // ended by the clean-up
 	cmd.Env = append(os.Environ(), append([]string{
-		childMode + "=" + mode, "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "K_SERVICE=settle-payout", "DEFAULT_CURRENCY=USD",
+		childMode + "=" + mode, "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD",
 	}, env...)...)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	if err := cmd.Start(); err != nil {
@@ -201,7 +201,7 @@ func openDatabase(t *testing.T, e *emulator.Spanner, name string) database {
 
 // env is the environment of a function on this database, by way of host.
 func (d database) env(host string) []string {
-	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host}
+	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host, "K_SERVICE=settleonce"}
 }
 
 func (d database) snapshot(t *testing.T) snapshot.Snapshot {

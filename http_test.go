@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -201,14 +203,33 @@ func TestAPayoutForABankWaitsUntilThereIsOne(t *testing.T) {
 	}
 }
 
+var wrongConfiguration = []string{"SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=usd", "BANK_URL=https://bank.example", "BANK_VISIBILITY_LAG=soon"}
+
+// TestADeployedFunctionRefusesToStartMisconfigured: the platform keeps the
+// revision before.
+func TestADeployedFunctionRefusesToStartMisconfigured(t *testing.T) {
+	t.Parallel()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program)
+	cmd.Env = append(append(os.Environ(), wrongConfiguration...), "K_SERVICE=settle-payout", childMode+"=function", "PORT=0")
+	text, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "SPANNER_DATABASE") || !strings.Contains(string(text), "DEFAULT_CURRENCY") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
 func TestAWrongConfigurationIsNamedWhole(t *testing.T) {
 	t.Parallel()
-	f := startChild(t, "function", "SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=usd")
-	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 {
+	f := startChild(t, "function", wrongConfiguration...)
+	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || a.Outcome != "unknown" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
 	f.waitForLog(t, "SPANNER_DATABASE", 1)
 	f.waitForLog(t, "DEFAULT_CURRENCY", 1)
+	f.waitForLog(t, "BANK_VISIBILITY_LAG", 1)
 }
 
 // TestSpannerDownAndBack takes the emulator away from under a running function.

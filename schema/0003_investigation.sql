@@ -9,7 +9,7 @@ CREATE TABLE IF NOT EXISTS settlement_conflicts (
   fields ARRAY<STRING(32)> NOT NULL,      -- the members in which the two payouts differ
   payload BYTES(MAX) NOT NULL,            -- the message that was not settled, as it came
   message_id STRING(MAX) NOT NULL,        -- Pub/Sub message ID of its first delivery; empty when unknown
-  last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest delivery counted: one delivery is counted once
+  last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest delivery counted: it is not counted again
   deliveries INT64 NOT NULL,              -- how often it was delivered
   first_seen_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp of the first delivery
   last_seen_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true),  -- commit timestamp of the latest delivery
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS settlement_conflicts (
 -- and for 30 days after that: until then expire_from is NULL.
 CREATE TABLE IF NOT EXISTS quarantined_messages (
   message_key BYTES(32) NOT NULL AS (SHA256(identity)) STORED, -- derived, the primary key
-  identity STRING(MAX) NOT NULL,          -- subscription, message ID and SHA-256 of the data, a line each
+  identity STRING(MAX) NOT NULL,          -- subscription and message ID in quotes, SHA-256 of the data or of what of it is the message
   message_id STRING(MAX) NOT NULL,        -- Pub/Sub message ID; empty when unknown
   subscription STRING(MAX) NOT NULL,      -- full name of the subscription; empty when unknown
   reason STRING(32) NOT NULL,             -- the reason code
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS quarantined_messages (
   attributes STRING(MAX),                 -- the message's attributes as a JSON object; NULL: none
   ordering_key STRING(MAX),               -- the message's ordering key; NULL: none
   publish_time TIMESTAMP,                 -- when Pub/Sub took the message; NULL when unknown
-  last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest delivery counted: one delivery is counted once
+  last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest delivery counted: it is not counted again
   deliveries INT64 NOT NULL,              -- how often it was delivered
   quarantined_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp of the first delivery
   released_at TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- when a person published it again; NULL: it was not

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
@@ -25,12 +26,21 @@ const (
 	EnvSettleTimeout   = "SETTLE_TIMEOUT"
 	EnvLogLevel        = "LOG_LEVEL"
 	EnvEmulatorHost    = "SPANNER_EMULATOR_HOST"
+
+	EnvBankURL           = "BANK_URL"
+	EnvBankToken         = "BANK_TOKEN" // the variable's name, not a token
+	EnvBankProfile       = "BANK_PROFILE"
+	EnvBankKeyLifetime   = "BANK_KEY_LIFETIME"
+	EnvBankVisibilityLag = "BANK_VISIBILITY_LAG"
+	EnvBankSendTimeout   = "BANK_SEND_TIMEOUT"
+	EnvBankStatusTimeout = "BANK_STATUS_TIMEOUT"
 )
 
 // Bounds of the settle timeout. A commit that waits for a lock can take seconds,
-// and 5 of them are kept back to find out about a lost answer. The upper bound leaves Pub/Sub time to hear the answer: a push that is not
-// answered within the subscription's ack deadline, 600 s at most, is delivered
-// again while the first delivery still works.
+// and 5 of them are kept back to find out about a lost answer. The upper bound
+// leaves Pub/Sub time to hear the answer: a push that is not answered within the
+// subscription's ack deadline, 600 s at most, is delivered again while the first
+// delivery still works.
 const (
 	DefaultSettleTimeout = 25 * time.Second
 	MinSettleTimeout     = 10 * time.Second
@@ -57,6 +67,9 @@ type Config struct {
 	// is in test mode: the Spanner client, which reads the variable itself,
 	// connects to the emulator without credentials. From SPANNER_EMULATOR_HOST.
 	EmulatorHost string
+	// Bank is the bank that is asked. Nil means that none is configured. From
+	// BANK_URL and the other variables that begin with BANK_. Its Now is not set.
+	Bank *bank.Config
 }
 
 // FromEnv reads the configuration by lookup, which has the signature of
@@ -68,9 +81,11 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	c := Config{
 		Database:        env.database(),
 		DefaultCurrency: env.currency(),
-		SettleTimeout:   env.timeout(EnvSettleTimeout, DefaultSettleTimeout, MinSettleTimeout, MaxSettleTimeout),
-		LogLevel:        env.level(),
-		EmulatorHost:    env.emulator(),
+		SettleTimeout: env.duration(EnvSettleTimeout, DefaultSettleTimeout, MinSettleTimeout, MaxSettleTimeout,
+			", and less than the subscription's ack deadline, which is at most 10m"),
+		LogLevel:     env.level(),
+		EmulatorHost: env.emulator(),
+		Bank:         env.bank(),
 	}
 	if len(env.faults) > 0 {
 		return Config{}, fmt.Errorf("read configuration from the environment:\n%w", errors.Join(env.faults...))
@@ -121,7 +136,9 @@ func (e *environment) currency() string {
 	return value
 }
 
-func (e *environment) timeout(name string, byDefault, least, most time.Duration) time.Duration {
+// duration reads a duration with its unit. why follows the bounds in the fault of
+// one that is outside them.
+func (e *environment) duration(name string, byDefault, least, most time.Duration, why string) time.Duration {
 	value, set := e.get(name)
 	if !set {
 		return byDefault
@@ -131,8 +148,7 @@ func (e *environment) timeout(name string, byDefault, least, most time.Duration)
 	case err != nil:
 		e.fault("%s is %q; expected a duration with its unit, such as 25s or 1m30s", name, value)
 	case d < least || d > most:
-		e.fault("%s is %q; expected %v to %v, and less than the subscription's ack deadline, which is at most 10m",
-			name, value, least, most)
+		e.fault("%s is %q; expected %v to %v%s", name, value, least, most, why)
 	}
 	return d
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -57,7 +58,7 @@ func unsettledAnswer(status int, text string) answer {
 // must not hold; it goes to the log.
 const (
 	textNoBank      = "not settled: the payout names a creditor_account and no bank is configured; delivered again until one is"
-	textUnknown     = "unknown whether settled: the answer to the commit was lost; the next delivery finds out"
+	textUnknown     = "unknown whether committed: Spanner did not answer; the next delivery finds out"
 	textHashVersion = "not settled: the stored payload hash is of a version this instance does not know; a newer one has to settle it"
 	textDeadline    = "unknown whether settled: the time for one delivery ran out; Pub/Sub delivers it again"
 	textCancelled   = "unknown whether settled: the request was cancelled; Pub/Sub delivers it again"
@@ -104,17 +105,26 @@ func errorAnswer(r settle.Result, err error) answer {
 // write sends the answer. A caller that does not take it delivers again, so a
 // failed write needs no handling.
 func (a answer) write(w http.ResponseWriter) {
+	body, err := json.Marshal(a)
+	if err != nil {
+		body = nil // cannot be: every string of an answer is valid UTF-8
+	}
+	send(w, a.status, body)
+}
+
+// send sends a whole answer and does not leave it in a buffer: the process may
+// end as soon as its last request is answered.
+func send(w http.ResponseWriter, status int, body []byte) {
+	body = append(body, '\n')
 	w.Header().Set("Content-Type", "application/json")
-	switch a.status {
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	switch status {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", http.MethodPost)
 	}
-	w.WriteHeader(a.status)
-	body, err := json.Marshal(a)
-	if err != nil {
-		return // every string of an answer is valid UTF-8
-	}
-	_, _ = w.Write(append(body, '\n'))
+	w.WriteHeader(status)
+	_, _ = w.Write(body)                      //nolint:gosec // JSON, and sent as JSON
+	_ = http.NewResponseController(w).Flush() // a caller that is gone delivers again
 }

@@ -18,6 +18,33 @@ type Gate struct {
 	inside   int
 	draining bool
 	empty    chan struct{} // made by the first Drain; closed when nobody is inside
+	notify   map[int]func()
+	next     int // key in notify
+}
+
+// whenDraining calls f when the gate is closed, at once if it is already, until
+// forget is called. It is for work that can end earlier than it would.
+func (g *Gate) whenDraining(f func()) (forget func()) {
+	if g == nil {
+		return func() {}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.draining {
+		f()
+		return func() {}
+	}
+	if g.notify == nil {
+		g.notify = make(map[int]func())
+	}
+	key := g.next
+	g.next++
+	g.notify[key] = f
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.notify, key)
+	}
 }
 
 // Enter reports whether work may begin. If so, leave must be called exactly once
@@ -70,6 +97,9 @@ func (g *Gate) shut() <-chan struct{} {
 	defer g.mu.Unlock()
 	if !g.draining {
 		g.draining = true
+		for _, f := range g.notify {
+			f()
+		}
 		g.empty = make(chan struct{})
 		if g.inside == 0 {
 			close(g.empty)

@@ -48,7 +48,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w)
 		return
 	}
-	defer leave() // after the answer is written: that is part of what Drain waits for
+	defer leave() // after the answer is on its way: that is part of what Drain waits for
 	h.handle(w, r).write(w)
 }
 
@@ -158,8 +158,7 @@ func (h *Handler) recoverInto(ctx context.Context, rec *record, a *answer) {
 		return
 	}
 	rec.result = settle.Result{}
-	attrs := append(rec.attrs(h.Now()),
-		slog.String("panic_type", fmt.Sprintf("%T", p)), slog.Any("stack", stack()))
+	attrs := append(rec.attrs(h.Now()), settle.PanicAttrs(p)...)
 	h.Log.LogAttrs(ctx, LevelCritical, "panic while working on a delivery", attrs...)
 	*a = unsettledAnswer(http.StatusInternalServerError, textPanic)
 }

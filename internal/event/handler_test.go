@@ -455,6 +455,35 @@ func TestDrainWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
+// TestAnAnswerDoesNotWaitInABuffer: once the handler has left the gate, the
+// process may end, and nobody would send what is still in a buffer.
+func TestAnAnswerDoesNotWaitInABuffer(t *testing.T) {
+	t.Parallel()
+	h, _ := newHandler(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
+	h.Gate = new(Gate)
+	held := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		<-held // the server would send what is buffered after this
+	}))
+	defer server.Close()
+	defer close(held)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL, strings.NewReader(payoutPush))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := server.Client().Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || !strings.Contains(string(body), "applied") {
+		t.Errorf("%q, %v", body, err)
+	}
+}
+
 func TestConcurrentRequestsDoNotMix(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(delivererFunc(func(_ context.Context, d settle.Delivery) (settle.Result, error) {

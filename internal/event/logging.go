@@ -4,8 +4,6 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"runtime"
-	"strconv"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -13,7 +11,7 @@ import (
 
 // LevelCritical is for what a person has to look at now: it is written as
 // severity CRITICAL.
-const LevelCritical = slog.LevelError + 4
+const LevelCritical = settle.LevelCritical
 
 // NewLogger returns a logger that writes JSON lines to w in the form that Cloud
 // Logging understands: the level as severity, one of DEBUG, INFO, WARNING, ERROR
@@ -123,22 +121,4 @@ func (rec *record) attrs(now time.Time) []slog.Attr {
 		text("error", rec.err.Error())
 	}
 	return attrs
-}
-
-// maxFrames is how much of a stack is logged: enough to reach the handler.
-const maxFrames = 48
-
-// stack returns the caller's stack from the panic on, a line a frame. Unlike
-// debug.Stack it shows no arguments, since these can be amounts.
-func stack() []string {
-	var counters [maxFrames]uintptr
-	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])
-	var lines []string
-	for {
-		frame, more := frames.Next()
-		lines = append(lines, frame.Function+" "+frame.File+":"+strconv.Itoa(frame.Line))
-		if !more {
-			return lines
-		}
-	}
 }

@@ -59,6 +59,28 @@ func readPush(body []byte) (settle.Delivery, error) {
 	if err != nil {
 		err = describe(err)
 	}
+	d, err := push.delivery(err)
+	if err != nil {
+		d.Message.Fingerprint = rawMessage(body)
+	}
+	return d, err
+}
+
+// rawMessage returns the message of a push body as it stands there. The rest of
+// the body counts the attempts, so that no two deliveries of a message have the
+// same one. Nil where there is no such message.
+func rawMessage(body []byte) []byte {
+	var push struct {
+		Message jsontext.Value `json:"message"`
+	}
+	if err := json.Unmarshal(body, &push); err != nil {
+		return nil
+	}
+	return push.Message
+}
+
+// delivery returns what was read, and what is wrong with it: err if there is one.
+func (push pushBody) delivery(err error) (settle.Delivery, error) {
 	d := settle.Delivery{Attempt: max(push.DeliveryAttempt, 0), Message: settle.Message{Subscription: push.Subscription}}
 	if m := push.Message; m != nil {
 		d.Message.ID = firstOf(m.MessageID, m.MessageIDOld)

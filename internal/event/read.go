@@ -49,6 +49,9 @@ func Read(header http.Header, body []byte) settle.Delivery {
 		d.Refusal = &settle.Refusal{Reason: settle.ReasonUnsupportedEvent, Detail: err.Error()}
 		d.Message.Data = body
 		d.Message.Attributes = eventHeaders(header)
+		if id := header.Get("Ce-Id"); d.Message.ID == "" && len(id) <= maxNameBytes {
+			d.Message.ID = strings.ToValidUTF8(id, "\uFFFD")
+		}
 	}
 	return d
 }

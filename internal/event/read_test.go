@@ -196,15 +196,15 @@ var unsupported = []struct {
 	{"message ID too long to be one", nil, `{"message":{"messageId":"` + strings.Repeat("1", 1025) + `"}}`, "longer than Pub/Sub allows", ""},
 	{"attributes too long to be any", nil, `{"message":{"attributes":{"a":"` + strings.Repeat("1", 200<<10) + `"}}}`, "longer than Pub/Sub allows", ""},
 
-	{"binary of another type", binaryHeaders("Ce-Type", "google.cloud.storage.object.v1.finalized"), payoutPush, "type is another than", ""},
+	{"binary of another type", binaryHeaders("Ce-Type", "google.cloud.storage.object.v1.finalized"), payoutPush, "type is another than", "2070443601311540"},
 	{"binary without ID", binaryHeaders("Ce-Id", ""), payoutPush, "no well-formed CloudEvent: id", ""},
-	{"binary without source", binaryHeaders("Ce-Source", ""), payoutPush, "no well-formed CloudEvent: source", ""},
-	{"binary without type", binaryHeaders("Ce-Type", ""), payoutPush, "no well-formed CloudEvent: type", ""},
-	{"binary without version", binaryHeaders("Ce-Specversion", ""), payoutPush, "without a ce-specversion", ""},
-	{"binary of an unknown version", binaryHeaders("Ce-Specversion", "2.0"), payoutPush, "without a ce-specversion", ""},
-	{"binary with a time that is none", binaryHeaders("Ce-Time", "noon"), payoutPush, "no well-formed CloudEvent", ""},
-	{"binary with an extension that is none", binaryHeaders("Ce-Foo-Bar", "x"), payoutPush, "no well-formed CloudEvent", ""},
-	{"binary with a header at which the SDK panics", binaryHeaders("Ce-", "x"), payoutPush, "no well-formed CloudEvent", ""},
+	{"binary without source", binaryHeaders("Ce-Source", ""), payoutPush, "no well-formed CloudEvent: source", "2070443601311540"},
+	{"binary without type", binaryHeaders("Ce-Type", ""), payoutPush, "no well-formed CloudEvent: type", "2070443601311540"},
+	{"binary without version", binaryHeaders("Ce-Specversion", ""), payoutPush, "without a ce-specversion", "2070443601311540"},
+	{"binary of an unknown version", binaryHeaders("Ce-Specversion", "2.0"), payoutPush, "without a ce-specversion", "2070443601311540"},
+	{"binary with a time that is none", binaryHeaders("Ce-Time", "noon"), payoutPush, "no well-formed CloudEvent", "2070443601311540"},
+	{"binary with an extension that is none", binaryHeaders("Ce-Foo-Bar", "x"), payoutPush, "no well-formed CloudEvent", "2070443601311540"},
+	{"binary with a header at which the SDK panics", binaryHeaders("Ce-", "x"), payoutPush, "no well-formed CloudEvent", "2070443601311540"},
 	{"binary without a body", binaryHeaders(), "", "no data", "2070443601311540"},
 	{"binary with an unwrapped payout", binaryHeaders(), payoutJSON, `no "message" object`, "2070443601311540"},
 	{"binary with bad base64", binaryHeaders(), `{"message":{"data":"%%%"}}`, "standard base64", "2070443601311540"},
@@ -260,5 +260,25 @@ func TestReadKeepsHeadersAsText(t *testing.T) {
 	got := Read(header, nil).Message.Attributes
 	if got["ce-type"] != "other\uFFFD" || got["ce-subject"] != "one, two" {
 		t.Errorf("attributes %q", got)
+	}
+}
+
+// TestRedeliveriesOfWhatIsNoMessageAreTheSame: the body counts the attempts, and
+// must not make another message of each of them.
+func TestRedeliveriesOfWhatIsNoMessageAreTheSame(t *testing.T) {
+	t.Parallel()
+	identity := func(body string) string {
+		d := Read(headers("Content-Type", "application/json"), []byte(body))
+		if d.Refusal == nil {
+			t.Fatalf("not refused: %s", body)
+		}
+		return settle.Quarantined{Message: d.Message}.Identity()
+	}
+	const bad = `{"message":{"messageId":"7","data":"%%%"},"subscription":"s","deliveryAttempt":`
+	if identity(bad+"1}") != identity(bad+"2}") {
+		t.Error("another attempt is another message")
+	}
+	if identity(bad+"1}") == identity(strings.Replace(bad, "%%%", "%%", 1)+"1}") {
+		t.Error("other data is the same message")
 	}
 }

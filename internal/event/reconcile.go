@@ -3,7 +3,6 @@ package event
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -47,56 +46,82 @@ func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.run(r.Context()).write(w)
 }
 
-// reconcileAnswer is the answer to a run: the summary, or an error.
+// reconcileAnswer is the answer to a run, and the log's line: the summary, or an
+// error.
 type reconcileAnswer struct {
-	settle.Reconciled `json:",inline"`
+	Due             int                             `json:"due"`
+	States          map[settle.InstructionState]int `json:"states,omitempty"`
+	Skipped         int                             `json:"skipped,omitzero"`
+	Failed          int                             `json:"failed,omitzero"`
+	Left            int                             `json:"left,omitzero"`
+	OldestUncertain int64                           `json:"oldest_uncertain_seconds"`
+	NextDue         time.Time                       `json:"next_due,omitzero"`
+	Error           string                          `json:"error,omitzero"`
+}
 
-	Error string `json:"error,omitzero"`
+func summary(run settle.Reconciled) reconcileAnswer {
+	return reconcileAnswer{
+		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
+		OldestUncertain: int64(run.OldestUncertain / time.Second), NextDue: run.NextDue,
+	}
+}
+
+// attrs are the summary's for the log.
+func (a reconcileAnswer) attrs() []slog.Attr {
+	attrs := []slog.Attr{
+		slog.Int("due", a.Due), slog.Any("states", a.States), slog.Int("skipped", a.Skipped), slog.Int("failed", a.Failed),
+		slog.Int("left", a.Left), slog.Int64("oldest_uncertain_seconds", a.OldestUncertain),
+	}
+	if !a.NextDue.IsZero() {
+		attrs = append(attrs, slog.Time("next_due", a.NextDue))
+	}
+	return attrs
 }
 
 func (a reconcileAnswer) write(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", "application/json")
+	status := http.StatusOK
 	if a.Error != "" {
-		w.WriteHeader(http.StatusInternalServerError)
+		status = http.StatusInternalServerError
 	}
-	body, err := json.Marshal(a)
+	body, err := json.Marshal(a, json.Deterministic(true))
 	if err != nil {
-		return // counts and fixed texts only
+		body = nil // cannot be: counts, times and fixed texts only
 	}
-	_, _ = w.Write(append(body, '\n'))
+	send(w, status, body)
 }
 
 func (h *ReconcileHandler) run(ctx context.Context) (a reconcileAnswer) {
 	began := h.Now()
 	defer func() {
 		if p := recover(); p != nil {
-			h.Log.LogAttrs(ctx, LevelCritical, "panic while reconciling",
-				slog.String("panic_type", fmt.Sprintf("%T", p)), slog.Any("stack", stack()))
+			h.Log.LogAttrs(ctx, LevelCritical, "panic while reconciling", settle.PanicAttrs(p)...)
 			a = reconcileAnswer{Error: textPanic}
 		}
 	}()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer h.Gate.whenDraining(cancel)() // a run begins no further step then
 	if h.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.Timeout)
-		defer cancel()
+		var stop context.CancelFunc
+		ctx, stop = context.WithTimeout(ctx, h.Timeout)
+		defer stop()
 	}
-	a.Reconciled, a.Error = h.reconcile(ctx, began)
-	return a
+	return h.reconcile(ctx, began)
 }
 
-func (h *ReconcileHandler) reconcile(ctx context.Context, began time.Time) (settle.Reconciled, string) {
+func (h *ReconcileHandler) reconcile(ctx context.Context, began time.Time) reconcileAnswer {
 	run, err := h.Reconciler.Reconcile(ctx)
-	attrs := []slog.Attr{
-		slog.Int("due", run.Due),
-		slog.Float64("duration_ms", float64(h.Now().Sub(began).Microseconds())/1000),
-	}
-	if err == nil {
+	a := summary(run)
+	attrs := append(a.attrs(), slog.Float64("duration_ms", float64(h.Now().Sub(began).Microseconds())/1000))
+	switch {
+	case err == nil:
 		h.Log.LogAttrs(ctx, slog.LevelInfo, "reconciled", attrs...)
-		return run, ""
+		return a
+	case errors.Is(err, settle.ErrNoBank):
+		a.Error = "bank instructions are due and no bank is configured"
+	default:
+		a.Error = "not reconciled; see the log; the next run goes on"
 	}
 	h.Log.LogAttrs(ctx, slog.LevelError, "not reconciled", append(attrs, slog.String("error", err.Error()))...)
-	if errors.Is(err, settle.ErrNoBank) {
-		return run, "bank instructions are due and no bank is configured"
-	}
-	return run, "not reconciled; see the log; the next run goes on"
+	return a
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -66,6 +67,10 @@ func TestNothingSecretGetsOut(t *testing.T) {
 	}
 	var quarantined atomic.Int64
 	service := func(settles func(settle.Settlement) (settle.Result, error), bank settle.Bank) *settle.Service {
+		var banking *settle.Stepper
+		if bank != nil {
+			banking = &settle.Stepper{Bank: bank, NewID: func() string { return "id" }, Now: clock(), Log: slog.New(slog.DiscardHandler)}
+		}
 		return &settle.Service{
 			Store: fakeStore{settle: settles, quarantine: func(q settle.Quarantined) error {
 				if !bytes.Contains(q.Message.Data, []byte(marker)) && !strings.Contains(fmt.Sprint(q.Message.Attributes), marker) {
@@ -74,7 +79,7 @@ func TestNothingSecretGetsOut(t *testing.T) {
 				quarantined.Add(1)
 				return nil
 			}},
-			Bank: bank, NewID: func() string { return "id" }, Now: clock(),
+			Banking: banking, NewID: func() string { return "id" }, Now: clock(),
 		}
 	}
 	applies := service(settlesAs(settle.OutcomeApplied), secretBank{})

@@ -34,4 +34,8 @@ type Message struct {
 	Attributes map[string]string
 	// Data is the payload.
 	Data []byte
+	// Fingerprint tells the message apart from another one with the same ID, where
+	// Data holds more than the message and differs from delivery to delivery. Nil
+	// means Data.
+	Fingerprint []byte
 }

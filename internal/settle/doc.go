@@ -23,6 +23,33 @@
 // what the earlier one left behind. There is no in-progress marker that a crash
 // could leave standing.
 //
+// # The life of a bank instruction
+//
+//	            not found twice: the same key and bytes again
+//	               ┌───┐
+//	               │   ▼            the bank has it
+//	settled ──▶ uncertain ─────────────────────────▶ accepted
+//	             │ │ │ │                             │ │ │ │
+//	  refused or │ │ │ └─────────┐  status API       │ │ │ │
+//	  status API │ │ └─────────┐ └──▶ confirmed ◀────┘ │ │ │
+//	             ▼ │           │       │ sent back     │ │ │
+//	         rejected ◀────────┼───────┼───────────────┘ │ │
+//	  executed   │ │           │       ▼                 │ │
+//	  after all  │ │           └──▶ returned ◀───────────┘ │
+//	             ▼ ▼                                       │
+//	           manual ◀────────────────────────────────────┘
+//
+// A settlement's instruction begins uncertain, in the commit of the movement, and
+// a result stays uncertain unless it is provably something else. confirmed comes
+// only from the bank's status API. rejected and returned insert the movement's
+// reversal in the same transaction. manual is for a person: the bank may have
+// forgotten the key, gave no final answer in 7 days, contradicts itself, or has
+// another transfer than the one that was asked for.
+//
+// The machine is the table in transitions.go and the pure functions of [Policy];
+// [Stepper] makes one exchange with the bank between two transactions, and is what
+// deliveries and the reconciler both call.
+//
 // # Words
 //
 // A settlement ID is the producer's business key of a payout; a Pub/Sub message

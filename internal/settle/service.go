@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 )
 
@@ -17,9 +18,9 @@ var ErrNoBank = errors.New("the payout names a creditor_account and no bank is c
 type Service struct {
 	// Store keeps what is settled. Required.
 	Store Store
-	// Bank composes bank instructions. Nil means that none is configured:
-	// payouts that want one fail with [ErrNoBank].
-	Bank Bank
+	// Banking looks after bank instructions. Nil means that no bank is
+	// configured: payouts that want one fail with [ErrNoBank].
+	Banking *Stepper
 	// DefaultCurrency is the currency of messages that have none. Empty means
 	// that such messages are quarantined.
 	DefaultCurrency string
@@ -44,7 +45,7 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	settlement := Settlement{Payout: payout, Hash: payout.Hash(), DeliveryID: s.NewID(), Message: d.Message}
 	unsettled := Result{SettlementID: payout.SettlementID, PayloadHash: settlement.Hash}
 	if payout.WantsBank() {
-		if settlement.Instruction, err = s.instruct(payout); err != nil {
+		if settlement.Instruction, err = s.instruct(payout, settlement.DeliveryID); err != nil {
 			return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
 		}
 	}
@@ -52,19 +53,56 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	if err != nil {
 		return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
 	}
-	return result, nil
+	return s.goOnAtTheBank(ctx, settlement, result), nil
 }
 
-func (s *Service) instruct(p Payout) (*Instruction, error) {
-	if s.Bank == nil {
+// instruct returns the instruction of a payout, held by the delivery that
+// creates it and with its send counted: the one commit that settles the payout
+// is all that has to come before the send.
+func (s *Service) instruct(p Payout, deliveryID string) (*Instruction, error) {
+	if s.Banking == nil {
 		return nil, ErrNoBank
 	}
-	key := InstructionKey(p.SettlementID)
-	body, err := s.Bank.Compose(p, key)
+	body, err := s.Banking.Bank.Compose(p, InstructionKey(p.SettlementID))
 	if err != nil {
 		return nil, fmt.Errorf("compose bank instruction: %w", err)
 	}
-	return &Instruction{Key: key, Body: body, NextCheckAt: s.Now()}, nil
+	in := NewInstruction(p, body, s.Banking.now())
+	s.Banking.Policy.holdForSend(in, deliveryID)
+	return in, nil
+}
+
+// goOnAtTheBank takes the settlement's instruction a step further: the delivery
+// that created it sends, a later one runs the step if one is due. The settlement
+// is committed already, so that nothing that happens here changes the answer but
+// the state that it tells; what could not be done is left to the reconciler.
+func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Result) Result {
+	open := result.Instruction == InstructionUncertain || result.Instruction == InstructionAccepted
+	if s.Banking == nil || !open {
+		return result
+	}
+	var (
+		state InstructionState
+		err   error
+	)
+	switch result.Outcome {
+	case OutcomeApplied:
+		created := *st.Instruction
+		created.CreatedAt = result.AppliedAt
+		state, err = s.Banking.finish(ctx, Change{Next: created, Follow: PlanSend})
+	case OutcomeDuplicate:
+		state, err = s.Banking.Step(ctx, result.SettlementID)
+	case OutcomeConflict, OutcomeQuarantined, OutcomeUnknown:
+		return result
+	}
+	switch {
+	case err == nil:
+		result.Instruction = state
+	case !errors.Is(err, ErrNotDue):
+		s.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank instruction left to the reconciler",
+			slog.String("settlement_id", result.SettlementID), slog.String("error", err.Error()))
+	}
+	return result
 }
 
 func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *Refusal) (Result, error) {

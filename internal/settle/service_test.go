@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +73,7 @@ func TestDeliverQuarantinesAnUnreadableEventAsItCame(t *testing.T) {
 	}
 }
 
-// composer is a bank of which only Compose is called.
+// composer is a bank that composes and accepts.
 type composer struct {
 	settle.Bank
 
@@ -83,19 +84,33 @@ func (c composer) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount + " " + key.String()), c.err
 }
 
+func (c composer) Send(context.Context, settle.SendRequest) settle.SendResult {
+	return settle.SendResult{Class: settle.SendAccepted}
+}
+
+func stepper(store settle.Store, bank settle.Bank) *settle.Stepper {
+	steps := 0
+	return &settle.Stepper{
+		Store: store, Bank: bank, Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},
+		NewID: func() string { steps++; return fmt.Sprintf("step-%d", steps) },
+		Now:   func() time.Time { return noon },
+		Log:   slog.New(slog.DiscardHandler),
+	}
+}
+
 const wantsBank = `{"settlement_id":"stl-8472","account_id":"a","amount_cents":1,"creditor_account":"cp-19"}`
 
 func TestDeliverCreatesTheInstruction(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	service := newService(store)
-	service.Bank = composer{}
+	service.Banking = stepper(store, composer{})
 	result, err := service.Deliver(t.Context(), message(wantsBank))
-	if err != nil || result.Instruction != settle.InstructionUncertain {
+	if err != nil || result.Instruction != settle.InstructionAccepted {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	want := "cp-19 bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6"
-	if in := store.Snapshot().Instructions; len(in) != 1 || string(in[0].RequestBody) != want || !in[0].NextCheckAt.Equal(noon) {
+	if in := store.Snapshot().Instructions; len(in) != 1 || string(in[0].Body) != want || !in[0].NextCheckAt.Equal(noon.Add(15*time.Second)) {
 		t.Errorf("instructions %+v", in)
 	}
 }
@@ -108,7 +123,7 @@ func TestDeliverBooksNothingThatCannotBePaid(t *testing.T) {
 		t.Errorf("without a bank: %v, %v", result.Outcome, err)
 	}
 	broken := errors.New("broken")
-	service.Bank = composer{err: broken}
+	service.Banking = stepper(store, composer{err: broken})
 	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, broken) || result.Outcome.Final() {
 		t.Errorf("with a broken bank: %v, %v", result.Outcome, err)
 	}

@@ -3,7 +3,6 @@ package settle
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -39,13 +38,38 @@ type Store interface {
 	Settle(ctx context.Context, s Settlement) (Result, error)
 
 	// Quarantine keeps q.Message whole, once per identity. A message that is
-	// already kept stays as it is, and only its count of deliveries is raised,
-	// once a delivery ID.
+	// already kept stays as it is, and only its count of deliveries is raised. A
+	// delivery that is recorded again right after itself, its answer having been
+	// lost, is counted once.
 	Quarantine(ctx context.Context, q Quarantined) error
 
+	// ChangeInstruction changes the bank instruction of a settlement: in one
+	// atomic step it reads the instruction, lets decide work out the change, and
+	// stores everything that the change says, or nothing if decide fails. It
+	// returns the change that was stored, and decide's error as it is. Without an
+	// instruction it fails with [ErrNoInstruction].
+	//
+	// decide is pure. It can be called several times, each time with what is
+	// stored then, which after a lost answer can be its own change.
+	ChangeInstruction(ctx context.Context, settlementID string, decide func(Instruction) (Change, error)) (Change, error)
+
 	// Due returns the settlement IDs of up to limit instructions that have to be
-	// looked at by now, in no particular order.
+	// looked at by now, in no particular order. It reads nothing about
+	// instructions that are not due.
 	Due(ctx context.Context, now time.Time, limit int) ([]string, error)
+
+	// Backlog tells how far the bank instructions are behind.
+	Backlog(ctx context.Context) (Backlog, error)
+}
+
+// Backlog is what is still open at the bank.
+type Backlog struct {
+	// UncertainSince is when the oldest uncertain instruction was created; zero
+	// for none.
+	UncertainSince time.Time
+	// NextDue is when the next instruction is due, which can be in the past; zero
+	// for none.
+	NextDue time.Time
 }
 
 // ErrOutcomeUnknown reports that a commit was sent, that its answer was lost,
@@ -87,8 +111,11 @@ type Quarantined struct {
 // that no producer or tool that uses an ID twice can hide one message behind
 // another.
 func (q Quarantined) Identity() string {
-	sum := sha256.Sum256(q.Message.Data)
-	return q.Message.Subscription + "\n" + q.Message.ID + "\n" + hex.EncodeToString(sum[:])
+	content := q.Message.Fingerprint
+	if content == nil {
+		content = q.Message.Data
+	}
+	return fmt.Sprintf("%q %q %x", q.Message.Subscription, q.Message.ID, sha256.Sum256(content))
 }
 
 // JSONObject returns metadata or attributes as stores keep them: one JSON object
@@ -135,5 +162,4 @@ type Movement struct {
 type Receipt struct {
 	PayloadHash PayloadHash
 	DeliveryID  string
-	AppliedAt   time.Time
 }

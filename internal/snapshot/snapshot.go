@@ -19,7 +19,7 @@ type Snapshot struct {
 	Movements    []settle.Movement
 	Receipts     []Receipt
 	Reversals    []Reversal
-	Instructions []Instruction
+	Instructions []settle.Instruction
 	Events       []InstructionEvent
 	Conflicts    []Conflict
 	Quarantined  []Quarantined
@@ -46,24 +46,11 @@ type Reversal struct {
 	RecordedAt   time.Time
 }
 
-// Instruction is a row of bank_instructions.
-type Instruction struct {
-	SettlementID   string
-	IdempotencyKey string
-	RequestBody    []byte
-	State          settle.InstructionState
-	Version        int64
-	NextCheckAt    *time.Time // nil: never again
-	CreatedAt      time.Time
-}
-
 // InstructionEvent is a row of bank_instruction_events.
 type InstructionEvent struct {
 	SettlementID string
 	Version      int64
-	FromState    settle.InstructionState
-	ToState      settle.InstructionState
-	Cause        string
+	Event        settle.InstructionEvent
 	RecordedAt   time.Time
 }
 
@@ -163,16 +150,70 @@ func (s Snapshot) Violations(receiptsExpire bool) []string {
 
 func (s Snapshot) instructionViolations(movements map[string]settle.Movement) []string {
 	var found []string
-	instructions := map[string]Instruction{}
+	violation := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+	instructions := map[string]settle.Instruction{}
 	for _, in := range s.Instructions {
 		instructions[in.SettlementID] = in
-		if in.IdempotencyKey != settle.InstructionKey(in.SettlementID).String() {
-			found = append(found, fmt.Sprintf("settlement %q: instruction has a key of its own", in.SettlementID))
+		m := movements[in.SettlementID]
+		want := settle.Transfer{
+			Key: settle.InstructionKey(in.SettlementID), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
 		}
+		if in.Transfer != want {
+			violation("settlement %q: instruction is for %+v, the movement for %+v", in.SettlementID, in.Transfer, want)
+		}
+		if r := s.Receipt(in.SettlementID); r != nil && (r.ExpireFrom == nil) != in.FinalAt.IsZero() {
+			violation("settlement %q: instruction final %t, receipt may expire %t", in.SettlementID, !in.FinalAt.IsZero(), r.ExpireFrom != nil)
+		}
+		found = append(found, s.chainViolations(in)...)
 	}
 	for id, m := range movements {
 		if _, instructed := instructions[id]; instructed != (m.CreditorAccount != "") {
-			found = append(found, fmt.Sprintf("settlement %q: creditor %t, instruction %t", id, m.CreditorAccount != "", instructed))
+			violation("settlement %q: creditor %t, instruction %t", id, m.CreditorAccount != "", instructed)
+		}
+	}
+	return append(found, s.reversalViolations(instructions)...)
+}
+
+// chainViolations checks the history of an instruction: versions without gaps
+// from 1, each beginning where the one before ended.
+func (s Snapshot) chainViolations(in settle.Instruction) []string {
+	var found []string
+	version, state := int64(0), settle.InstructionNone
+	for _, e := range s.Events {
+		if e.SettlementID != in.SettlementID {
+			continue
+		}
+		version++
+		if e.Version != version || e.Event.From != state {
+			found = append(found, fmt.Sprintf("settlement %q: event %d from %q follows %d to %q", in.SettlementID, e.Version, e.Event.From, version-1, state))
+		}
+		state = e.Event.To
+	}
+	if version != in.Version || state != in.State {
+		found = append(found, fmt.Sprintf("settlement %q: instruction is %d %s, its history ends at %d %s", in.SettlementID, in.Version, in.State, version, state))
+	}
+	return found
+}
+
+// reversalViolations checks that exactly the movements that were undone have a
+// reversal, of the same amount.
+func (s Snapshot) reversalViolations(instructions map[string]settle.Instruction) []string {
+	var found []string
+	reversed := map[string]bool{}
+	for _, r := range s.Reversals {
+		in, ok := instructions[r.SettlementID]
+		switch {
+		case reversed[r.SettlementID]:
+			found = append(found, fmt.Sprintf("settlement %q: reversed twice", r.SettlementID))
+		case !ok || in.Transfer.AmountCents != r.AmountCents:
+			found = append(found, fmt.Sprintf("settlement %q: reversal of %d without such an instruction", r.SettlementID, r.AmountCents))
+		}
+		reversed[r.SettlementID] = true
+	}
+	for id, in := range instructions {
+		undone := in.State == settle.InstructionRejected || in.State == settle.InstructionReturned
+		if undone && !reversed[id] || reversed[id] && !undone && in.State != settle.InstructionManual {
+			found = append(found, fmt.Sprintf("settlement %q: instruction %s, reversed %t", id, in.State, reversed[id]))
 		}
 	}
 	return found

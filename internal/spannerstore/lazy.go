@@ -3,6 +3,7 @@ package spannerstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 // that met an outage waits out its connection back-off long after Spanner is
 // back. It is safe for concurrent use.
 type Lazy struct {
-	cfg Config
+	open func(context.Context) (*Store, error)
 
 	mu      sync.Mutex
 	current *opened // nil: open in the next call
@@ -31,17 +32,24 @@ type Lazy struct {
 var _ settle.Store = (*Lazy)(nil)
 
 // NewLazy returns a store that will open the database of cfg.
-func NewLazy(cfg Config) *Lazy { return &Lazy{cfg: cfg} }
+func NewLazy(cfg Config) *Lazy {
+	return &Lazy{open: func(ctx context.Context) (*Store, error) { return Open(ctx, cfg) }}
+}
 
 // errClosed is what a call gets after Close.
 var errClosed = errors.New("the store is closed")
 
-// opened is an open store with the calls that use it. It is closed when it has
-// been given up and the last of them has ended.
+// opened is a store that is open, or being opened, with the calls that use it.
+// It is closed when it has been given up and the last of them has ended.
 type opened struct {
-	store   *Store
-	users   int
-	givenUp bool
+	ready chan struct{} // closed when store or err is set
+	store *Store
+	err   error
+
+	// Guarded by Lazy.mu.
+	users     int
+	succeeded int // calls that ended well
+	givenUp   bool
 }
 
 // Settle implements settle.Store.
@@ -67,73 +75,135 @@ func (l *Lazy) Due(ctx context.Context, now time.Time, limit int) (ids []string,
 	return ids, err
 }
 
+// ChangeInstruction implements settle.Store.
+func (l *Lazy) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (change settle.Change, err error) {
+	err = l.use(ctx, func(s *Store) error {
+		change, err = s.ChangeInstruction(ctx, id, decide)
+		return err
+	})
+	return change, err
+}
+
+// Backlog implements settle.Store.
+func (l *Lazy) Backlog(ctx context.Context) (backlog settle.Backlog, err error) {
+	err = l.use(ctx, func(s *Store) error {
+		backlog, err = s.Backlog(ctx)
+		return err
+	})
+	return backlog, err
+}
+
 // Close closes the database once the calls that use it have ended, and fails
 // all later ones.
 func (l *Lazy) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.giveUp(l.current)
+	if l.current != nil {
+		l.giveUp(l.current)
+	}
 }
 
-func (l *Lazy) use(ctx context.Context, call func(*Store) error) error {
-	o, err := l.acquire(ctx)
+func (l *Lazy) use(ctx context.Context, call func(*Store) error) (err error) {
+	o, before, err := l.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	err = call(o.store)
-	l.release(o, clientMayBeBroken(ctx, err))
-	return err
+	defer func() { l.release(ctx, o, before, err) }()
+	select {
+	case <-o.ready:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if o.err != nil {
+		return o.err
+	}
+	return call(o.store)
 }
 
-func (l *Lazy) acquire(ctx context.Context) (*opened, error) {
+// acquire returns what is open, or begins to open it. before is how many calls
+// have succeeded with it.
+func (l *Lazy) acquire(ctx context.Context) (o *opened, before int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, errClosed
+		return nil, 0, errClosed
 	}
 	if l.current == nil {
+		l.current = &opened{ready: make(chan struct{})}
 		// The client outlives the request that happens to open it.
-		store, err := Open(context.WithoutCancel(ctx), l.cfg)
-		if err != nil {
-			return nil, err
-		}
-		l.current = &opened{store: store}
+		go l.current.finish(context.WithoutCancel(ctx), l.open)
 	}
 	l.current.users++
-	return l.current, nil
+	return l.current, l.current.succeeded, nil
 }
 
-func (l *Lazy) release(o *opened, broken bool) {
+// finish opens the store. Nobody holds a lock meanwhile: looking for credentials
+// can take long, and every caller waits under its own deadline.
+func (o *opened) finish(ctx context.Context, open func(context.Context) (*Store, error)) {
+	defer close(o.ready)
+	o.store, o.err = open(ctx)
+}
+
+func (l *Lazy) release(ctx context.Context, o *opened, before int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o.users--
-	if broken || o.givenUp {
+	if err == nil {
+		o.succeeded++
+	}
+	if o.givenUp || o.failed() || mayBeBroken(ctx, err, o.succeeded > before) {
 		l.giveUp(o)
+	}
+}
+
+// failed reports whether opening has failed.
+func (o *opened) failed() bool {
+	select {
+	case <-o.ready:
+		return o.err != nil
+	default:
+		return false
 	}
 }
 
 // giveUp lets o serve no further call, and closes it after its last.
 func (l *Lazy) giveUp(o *opened) {
-	if o == nil {
-		return
-	}
 	o.givenUp = true
 	if l.current == o {
 		l.current = nil
 	}
 	if o.users == 0 {
-		// Closing waits for the network, and nobody has to wait for it.
-		go o.store.Close()
+		go o.close() // closing waits for the network, and nobody has to wait for it
 	}
 }
 
-// clientMayBeBroken reports whether err can come from the state of the client. A
-// caller that went away says nothing about the client: thousands of cancelled
-// requests must not close connections that others use.
-func clientMayBeBroken(ctx context.Context, err error) bool {
+func (o *opened) close() {
+	<-o.ready
+	if o.store != nil {
+		o.store.Close()
+	}
+}
+
+// mayBeBroken reports whether err can come from the state of the client.
+// othersSucceed says that other calls with it ended well in the meantime.
+//
+// A caller that went away says nothing about the client: thousands of cancelled
+// requests must not close connections that others use. Nor does a deadline while
+// other calls succeed: then Spanner is slow, and connecting anew would add to it.
+func mayBeBroken(ctx context.Context, err error, othersSucceed bool) bool {
 	if err == nil || callerIsGone(ctx) {
 		return false
 	}
-	return errors.Is(err, settle.ErrOutcomeUnknown) || spanner.ErrCode(err) == codes.NotFound || spanner.ErrCode(err) == codes.Unavailable
+	if errors.Is(err, context.DeadlineExceeded) {
+		return !othersSucceed
+	}
+	switch spanner.ErrCode(err) { //nolint:exhaustive // the others are answers of a client that works
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return !othersSucceed
+	case codes.NotFound:
+		return strings.Contains(err.Error(), "Session not found")
+	default:
+		return false
+	}
 }

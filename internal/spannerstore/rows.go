@@ -53,33 +53,9 @@ func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
 	}
 	if st.Instruction != nil {
 		delete(receipt, "expire_from") // the receipt is kept until the outcome is final
-		rows = append(rows, instructionRows(p.SettlementID, *st.Instruction)...)
+		rows = append(rows, newInstructionRows(*st.Instruction)...)
 	}
 	return append(rows, spanner.InsertMap("settlement_receipts", receipt)), nil
-}
-
-func instructionRows(settlementID string, in settle.Instruction) []*spanner.Mutation {
-	const created = 1 // the version that creation makes
-	return []*spanner.Mutation{
-		spanner.InsertMap("bank_instructions", map[string]any{
-			"settlement_id":   settlementID,
-			"idempotency_key": in.Key.String(),
-			"request_body":    in.Body,
-			"state":           string(settle.InstructionUncertain),
-			"version":         created,
-			"sends":           0,
-			"checks":          0,
-			"next_check_at":   in.NextCheckAt,
-			"created_at":      spanner.CommitTimestamp,
-		}),
-		spanner.InsertMap("bank_instruction_events", map[string]any{
-			"settlement_id": settlementID,
-			"version":       created,
-			"to_state":      string(settle.InstructionUncertain),
-			"cause":         "created",
-			"recorded_at":   spanner.CommitTimestamp,
-		}),
-	}
 }
 
 // rowsFor is what a judgement writes.
@@ -119,7 +95,7 @@ func conflictRow(fields []string, deliveries int64, st settle.Settlement) *spann
 // trip: keyed reads of the four interleaved tables, joined on their common key.
 const storedSQL = `
 SELECT m.account_id, m.amount_cents, m.currency, m.creditor_account, m.reference, m.payload_hash, m.recorded_at,
-       r.payload_hash AS receipt_hash, r.delivery_id, r.applied_at,
+       r.payload_hash AS receipt_hash, r.delivery_id,
        i.state, c.last_delivery_id AS conflict_delivery_id, c.deliveries AS conflict_deliveries
 FROM ledger_movements AS m
 LEFT JOIN settlement_receipts AS r ON r.settlement_key = m.settlement_key
@@ -134,7 +110,12 @@ type storedRow struct {
 	conflictDeliveries int64
 }
 
-// querier is a transaction that can read, of either kind.
+// rowReader is a transaction that can read a row by its key, of either kind.
+type rowReader interface {
+	ReadRowWithOptions(ctx context.Context, table string, key spanner.Key, columns []string, opts *spanner.ReadOptions) (*spanner.Row, error)
+}
+
+// querier is a transaction that can query, of either kind.
 type querier interface {
 	QueryWithOptions(ctx context.Context, statement spanner.Statement, opts spanner.QueryOptions) *spanner.RowIterator
 }
@@ -161,11 +142,10 @@ func scanStored(row *spanner.Row, settlementID string) (storedRow, error) {
 		hash                                   string
 		creditor, reference                    spanner.NullString
 		receiptHash, delivery, state, conflict spanner.NullString
-		appliedAt                              spanner.NullTime
 		conflictDeliveries                     spanner.NullInt64
 	)
 	err := row.Columns(&m.AccountID, &m.AmountCents, &m.Currency, &creditor, &reference, &hash, &m.RecordedAt,
-		&receiptHash, &delivery, &appliedAt, &state, &conflict, &conflictDeliveries)
+		&receiptHash, &delivery, &state, &conflict, &conflictDeliveries)
 	if err != nil {
 		return storedRow{}, fmt.Errorf("read settlement: %w", err)
 	}
@@ -177,7 +157,7 @@ func scanStored(row *spanner.Row, settlementID string) (storedRow, error) {
 	}
 	if receiptHash.Valid {
 		stored.Receipt = &settle.Receipt{
-			PayloadHash: settle.PayloadHash(receiptHash.StringVal), DeliveryID: delivery.StringVal, AppliedAt: appliedAt.Time,
+			PayloadHash: settle.PayloadHash(receiptHash.StringVal), DeliveryID: delivery.StringVal,
 		}
 	}
 	return storedRow{Stored: stored, conflictDeliveries: conflictDeliveries.Int64}, nil
@@ -216,7 +196,7 @@ type quarantinedBefore struct {
 	deliveries     int64
 }
 
-func readQuarantined(ctx context.Context, tx *spanner.ReadWriteTransaction, q settle.Quarantined) (quarantinedBefore, error) {
+func readQuarantined(ctx context.Context, tx rowReader, q settle.Quarantined) (quarantinedBefore, error) {
 	key := sha256.Sum256([]byte(q.Identity()))
 	row, err := tx.ReadRowWithOptions(ctx, "quarantined_messages", spanner.Key{key[:]},
 		[]string{"last_delivery_id", "deliveries"}, &spanner.ReadOptions{RequestTag: tagQuarantine})
@@ -240,17 +220,6 @@ func quarantinedAgainRow(q settle.Quarantined, before quarantinedBefore) *spanne
 		"deliveries":       before.deliveries + 1,
 	})
 }
-
-// dueSQL names every shard, so that Spanner reads sixteen ranges of the index
-// and not the whole of it. The hint is the emulator's, which cannot tell that
-// the query never needs a row without next_check_at; Spanner ignores it.
-const dueSQL = `
-@{spanner_emulator.disable_query_null_filtered_index_check=true}
-SELECT i.settlement_id
-FROM bank_instructions@{FORCE_INDEX=bank_instructions_due} AS i
-WHERE i.due_shard IN (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
-  AND i.next_check_at IS NOT NULL AND i.next_check_at <= @now
-LIMIT @limit`
 
 func nullString(s string) spanner.NullString { return spanner.NullString{StringVal: s, Valid: s != ""} }
 

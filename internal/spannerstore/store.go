@@ -9,6 +9,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -170,12 +171,31 @@ func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
 		case fateExists:
 		case fateUnknown: // the transaction recognises this delivery's own row
 			if ctx.Err() != nil {
-				return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(err))
+				return s.rereadQuarantined(ctx, q, err)
 			}
 		}
 		step, lastErr = s.quarantineInTransaction, err
 	}
 	return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+}
+
+// rereadQuarantined looks, when the time is up, whether the row of this delivery
+// is there after all. lost is the error by which that is not known.
+func (s *Store) rereadQuarantined(ctx context.Context, q settle.Quarantined, lost error) error {
+	unknown := fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lost))
+	if callerIsGone(ctx) {
+		return unknown
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
+	defer cancel()
+	known, err := readQuarantined(ctx, s.client.Single(), q)
+	switch {
+	case err != nil:
+		return errors.Join(unknown, withhold(err))
+	case known.lastDeliveryID == q.DeliveryID:
+		return nil
+	}
+	return unknown
 }
 
 func (s *Store) insertQuarantined(ctx context.Context, q settle.Quarantined) error {
@@ -209,25 +229,6 @@ func (s *Store) quarantineInTransaction(ctx context.Context, q settle.Quarantine
 	return err
 }
 
-// Due implements settle.Store. It reads the index of due instructions by range,
-// each shard from its oldest entry, and no instruction that is not due.
-func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
-	stmt := spanner.Statement{SQL: dueSQL, Params: map[string]any{"now": now, "limit": int64(limit)}}
-	var ids []string
-	err := s.client.Single().QueryWithOptions(ctx, stmt, spanner.QueryOptions{RequestTag: tagDue}).Do(func(row *spanner.Row) error {
-		var id string
-		if err := row.Columns(&id); err != nil {
-			return err
-		}
-		ids = append(ids, id)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list due instructions: %w", err)
-	}
-	return ids, nil
-}
-
 // readWrite runs fn in a read-write transaction and returns its commit
 // timestamp. fn may be run several times.
 func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
@@ -259,6 +260,9 @@ func commitFate(err error) fate {
 	if err == nil {
 		return fateCommitted
 	}
+	if _, rpc := status.FromError(err); !rpc && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+		return fateRefused // our own error: what was decided cannot be carried out
+	}
 	switch spanner.ErrCode(err) { //nolint:exhaustive // every other code is unknown, and new ones must be
 	case codes.AlreadyExists:
 		return fateExists
@@ -278,12 +282,17 @@ func (e withheldError) Error() string {
 
 func (e withheldError) Unwrap() error { return e.err }
 
-// withhold hides the text of errors by which Spanner can quote what was written.
+// withhold hides the text of Spanner's errors, but for the codes that speak of
+// connections, rights and names and not of what was written.
 func withhold(err error) error {
-	switch spanner.ErrCode(err) { //nolint:exhaustive // only these quote values
-	case codes.OutOfRange, codes.FailedPrecondition, codes.InvalidArgument, codes.AlreadyExists:
-		return withheldError{err}
-	default:
+	if _, rpc := status.FromError(err); err == nil || !rpc {
 		return err
+	}
+	switch spanner.ErrCode(err) { //nolint:exhaustive // every other text is withheld
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Aborted, codes.ResourceExhausted,
+		codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
+		return err
+	default:
+		return withheldError{err}
 	}
 }

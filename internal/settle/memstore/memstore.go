@@ -28,7 +28,8 @@ type Store struct {
 	lastCommit   time.Time
 	movements    map[string]settle.Movement
 	receipts     map[string]snapshot.Receipt
-	instructions map[string]snapshot.Instruction
+	instructions map[string]settle.Instruction
+	reversals    map[string]snapshot.Reversal
 	events       []snapshot.InstructionEvent
 	conflicts    map[conflictKey]snapshot.Conflict
 	quarantined  map[string]snapshot.Quarantined
@@ -48,7 +49,8 @@ func New(now func() time.Time) *Store {
 		now:          now,
 		movements:    map[string]settle.Movement{},
 		receipts:     map[string]snapshot.Receipt{},
-		instructions: map[string]snapshot.Instruction{},
+		instructions: map[string]settle.Instruction{},
+		reversals:    map[string]snapshot.Reversal{},
 		conflicts:    map[conflictKey]snapshot.Conflict{},
 		quarantined:  map[string]snapshot.Quarantined{},
 	}
@@ -99,7 +101,7 @@ func (s *Store) stored(st settle.Settlement) settle.Stored {
 		ConflictDeliveryID: s.conflicts[conflictKey{id, st.Hash}].LastDeliveryID,
 	}
 	if receipt, kept := s.receipts[id]; kept {
-		stored.Receipt = &settle.Receipt{PayloadHash: receipt.PayloadHash, DeliveryID: receipt.DeliveryID, AppliedAt: receipt.AppliedAt}
+		stored.Receipt = &settle.Receipt{PayloadHash: receipt.PayloadHash, DeliveryID: receipt.DeliveryID}
 	}
 	return stored
 }
@@ -114,14 +116,10 @@ func (s *Store) insert(st settle.Settlement) (time.Time, error) {
 	expireFrom := &commit
 	if in := st.Instruction; in != nil {
 		expireFrom = nil
-		next := in.NextCheckAt
-		s.instructions[p.SettlementID] = snapshot.Instruction{
-			SettlementID: p.SettlementID, IdempotencyKey: in.Key.String(), RequestBody: bytes.Clone(in.Body),
-			State: settle.InstructionUncertain, Version: 1, NextCheckAt: &next, CreatedAt: commit,
-		}
-		s.events = append(s.events, snapshot.InstructionEvent{
-			SettlementID: p.SettlementID, Version: 1, ToState: settle.InstructionUncertain, Cause: "created", RecordedAt: commit,
-		})
+		created := *in
+		created.CreatedAt = commit
+		s.instructions[p.SettlementID] = created
+		s.recordEvent(created, settle.InstructionEvent{To: created.State, Cause: settle.CauseCreated}, commit)
 	}
 	s.movements[p.SettlementID] = settle.Movement{
 		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
@@ -132,6 +130,65 @@ func (s *Store) insert(st settle.Settlement) (time.Time, error) {
 		MessageID: st.Message.ID, PublishTime: known(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit, ExpireFrom: expireFrom,
 	}
 	return commit, nil
+}
+
+func (s *Store) recordEvent(in settle.Instruction, e settle.InstructionEvent, commit time.Time) {
+	s.events = append(s.events, snapshot.InstructionEvent{SettlementID: in.SettlementID, Version: in.Version, Event: e, RecordedAt: commit})
+}
+
+// ChangeInstruction implements settle.Store.
+func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	if err := ctx.Err(); err != nil {
+		return settle.Change{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in, ok := s.instructions[id]
+	if !ok {
+		return settle.Change{}, settle.ErrNoInstruction
+	}
+	change, err := decide(in)
+	if err != nil || !change.Write {
+		return change, err
+	}
+	commit := s.commitTime()
+	s.instructions[id] = change.Next
+	if change.Event != nil {
+		s.recordEvent(change.Next, *change.Event, commit)
+	}
+	if change.Reverse {
+		s.reversals[id] = snapshot.Reversal{SettlementID: id, AmountCents: in.Transfer.AmountCents, Reason: string(change.Next.State), RecordedAt: commit}
+	}
+	if receipt, kept := s.receipts[id]; kept && change.Settled {
+		receipt.ExpireFrom = &commit
+		s.receipts[id] = receipt
+	}
+	return change, nil
+}
+
+// Backlog implements settle.Store.
+func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
+	if err := ctx.Err(); err != nil {
+		return settle.Backlog{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var b settle.Backlog
+	for _, in := range s.instructions {
+		if in.State == settle.InstructionUncertain {
+			b.UncertainSince = earlier(b.UncertainSince, in.CreatedAt)
+		}
+		b.NextDue = earlier(b.NextDue, in.NextCheckAt)
+	}
+	return b, nil
+}
+
+// earlier returns the earlier of two times; zero is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func (s *Store) recordConflict(fields []string, st settle.Settlement) {
@@ -187,7 +244,7 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, er
 	defer s.mu.Unlock()
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(s.instructions)) {
-		if next := s.instructions[id].NextCheckAt; next != nil && !next.After(now) && len(ids) < limit {
+		if next := s.instructions[id].NextCheckAt; !next.IsZero() && !next.After(now) && len(ids) < limit {
 			ids = append(ids, id)
 		}
 	}
@@ -208,7 +265,8 @@ func (s *Store) Snapshot() snapshot.Snapshot {
 	return snapshot.Snapshot{
 		Movements:    sorted(s.movements, func(a, b settle.Movement) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
 		Receipts:     sorted(s.receipts, func(a, b snapshot.Receipt) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Instructions: sorted(s.instructions, func(a, b snapshot.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Reversals:    sorted(s.reversals, func(a, b snapshot.Reversal) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Instructions: sorted(s.instructions, func(a, b settle.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
 		Events: slices.SortedFunc(slices.Values(s.events), func(a, b snapshot.InstructionEvent) int {
 			return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.Version, b.Version))
 		}),

@@ -4,6 +4,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -42,6 +43,10 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a replay after the receipt has expired", testExpiredReceipt},
 		{"a bank instruction is created with the movement", testInstruction},
 		{"instructions become due", testDue},
+		{"an instruction is leased to one step at a time", testClaim},
+		{"a change is made to the version it was worked out for", testChangeOfAnotherVersion},
+		{"a rejected transfer reverses the movement in one change", testRejected},
+		{"a settlement without an instruction", testNoInstruction},
 		{"a stored hash of an unknown version is an error", testUnknownHashVersion},
 		{"a quarantined message is kept whole, once", testQuarantine},
 		{"messages that share an ID do not hide one another in quarantine", testQuarantineIdentity},
@@ -76,9 +81,7 @@ func NewSettlement(t testing.TB, message string) settle.Settlement {
 		Message: settle.Message{ID: "1001", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, Data: []byte(message)},
 	}
 	if payout.WantsBank() {
-		st.Instruction = &settle.Instruction{
-			Key: settle.InstructionKey(payout.SettlementID), Body: []byte(`{"amount_minor":1}`), NextCheckAt: PublishTime.Add(time.Minute),
-		}
+		st.Instruction = settle.NewInstruction(payout, []byte(`{"amount_minor":1}`), PublishTime)
 	}
 	return st
 }
@@ -310,15 +313,17 @@ func testInstruction(t *testing.T, b Backend) {
 		t.Errorf("duplicate with instruction %q, want uncertain", result.Instruction)
 	}
 	all := wantSound(t, b)
-	want := snapshot.Instruction{
-		SettlementID: "stl-8472", IdempotencyKey: "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6", RequestBody: st.Instruction.Body,
-		State: settle.InstructionUncertain, Version: 1, NextCheckAt: &st.Instruction.NextCheckAt, CreatedAt: all.Movements[0].RecordedAt,
+	want := *st.Instruction
+	want.CreatedAt = all.Movements[0].RecordedAt
+	if want.Transfer.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" {
+		t.Errorf("idempotency key %s", want.Transfer.Key)
 	}
-	if diff := cmp.Diff([]snapshot.Instruction{want}, all.Instructions); diff != "" {
+	if diff := cmp.Diff([]settle.Instruction{want}, all.Instructions); diff != "" {
 		t.Errorf("instructions (-want +got):\n%s", diff)
 	}
 	wantEvent := snapshot.InstructionEvent{
-		SettlementID: "stl-8472", Version: 1, ToState: settle.InstructionUncertain, Cause: "created", RecordedAt: want.CreatedAt,
+		SettlementID: "stl-8472", Version: 1, RecordedAt: want.CreatedAt,
+		Event: settle.InstructionEvent{To: settle.InstructionUncertain, Cause: settle.CauseCreated},
 	}
 	if diff := cmp.Diff([]snapshot.InstructionEvent{wantEvent}, all.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -345,6 +350,123 @@ func testDue(t *testing.T, b Backend) {
 		if err != nil || len(due) != test.want {
 			t.Errorf("due after %v, at most %d: %v, %v; want %d", test.after, test.limit, due, err, test.want)
 		}
+	}
+	backlog, err := store.Backlog(t.Context())
+	want := settle.Backlog{UncertainSince: wantSound(t, b).Instructions[0].CreatedAt, NextDue: PublishTime}
+	if err != nil || backlog != want {
+		t.Errorf("backlog %+v, %v; want %+v", backlog, err, want)
+	}
+}
+
+// policy is a bank's policy.
+var policy = settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second}
+
+// claim leases the instruction of stl-8472 to owner.
+func claim(t *testing.T, store settle.Store, owner string, now time.Time) (settle.Change, error) {
+	t.Helper()
+	return store.ChangeInstruction(t.Context(), "stl-8472", func(in settle.Instruction) (settle.Change, error) {
+		return policy.Claim(in, owner, now)
+	})
+}
+
+func testClaim(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, full))
+	first, second := DeliveryID(), DeliveryID()
+	held, err := claim(t, store, first, PublishTime)
+	if err != nil || held.Follow != settle.PlanSend || held.Next.Sends != 1 {
+		t.Fatalf("claimed %+v, %v", held, err)
+	}
+	again, err := claim(t, store, first, PublishTime)
+	if err != nil || again.Follow != settle.PlanSend {
+		t.Errorf("the same step again: %+v, %v", again, err)
+	}
+	if _, err := claim(t, store, second, PublishTime.Add(59*time.Second)); !errors.Is(err, settle.ErrNotDue) {
+		t.Errorf("another step under the lease: %v, want ErrNotDue", err)
+	}
+	all := wantSound(t, b)
+	if diff := cmp.Diff([]settle.Instruction{held.Next}, all.Instructions); diff != "" {
+		t.Errorf("stored (-claimed +stored):\n%s", diff)
+	}
+	if len(all.Events) != 2 || all.Events[1].Event.Cause != settle.CauseSend {
+		t.Errorf("events %+v", all.Events)
+	}
+	// The step died: another one takes over when the lease has ended, and asks,
+	// since the send may have reached the bank.
+	taken, err := claim(t, store, second, PublishTime.Add(time.Minute))
+	if err != nil || taken.Follow != settle.PlanAsk || taken.Next.Sends != 1 {
+		t.Errorf("taken over %+v, %v", taken, err)
+	}
+}
+
+func testChangeOfAnotherVersion(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, full))
+	if _, err := claim(t, store, DeliveryID(), PublishTime); err != nil {
+		t.Fatal(err)
+	}
+	before := b.Snapshot(t)
+	refused := errors.New("not this one")
+	if _, err := store.ChangeInstruction(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) {
+		return settle.Change{Write: true}, refused
+	}); !errors.Is(err, refused) {
+		t.Errorf("error %v, want decide's own", err)
+	}
+	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
+		t.Errorf("a refused change changed (-before +after):\n%s", diff)
+	}
+}
+
+func testRejected(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, full))
+	held, err := claim(t, store, DeliveryID(), PublishTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := settle.BankAnswer{HTTPStatus: 422, TransferID: "tr-1", Status: "RJCT", Detail: "insufficient_funds"}
+	change, err := policy.Sent(held.Next, settle.SendResult{Class: settle.SendRejected, Answer: answer}, PublishTime.Add(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.ChangeInstruction(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) { return change, nil }); err != nil {
+		t.Fatal(err)
+	}
+	all := wantSound(t, b)
+	if len(all.Reversals) != 1 || all.Reversals[0].Reason != "rejected" {
+		t.Fatalf("reversals %+v", all.Reversals)
+	}
+	committed := all.Reversals[0].RecordedAt
+	if r := all.Receipt("stl-8472"); r.ExpireFrom == nil || !r.ExpireFrom.Equal(committed) || !all.Events[2].RecordedAt.Equal(committed) {
+		t.Errorf("reversal %v, receipt %v, event %v: not one commit", committed, r.ExpireFrom, all.Events[2].RecordedAt)
+	}
+	if diff := cmp.Diff([]settle.Instruction{change.Next}, all.Instructions); diff != "" {
+		t.Errorf("stored (-changed +stored):\n%s", diff)
+	}
+	wantEvent := settle.InstructionEvent{
+		From: settle.InstructionUncertain, To: settle.InstructionRejected, Cause: settle.CauseAnswer, HTTPStatus: 422, Detail: "rejected; insufficient_funds",
+	}
+	if diff := cmp.Diff(wantEvent, all.Events[2].Event); diff != "" {
+		t.Errorf("event (-want +got):\n%s", diff)
+	}
+	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != settle.InstructionRejected {
+		t.Errorf("the duplicate says %q", result.Instruction)
+	}
+}
+
+func testNoInstruction(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, plain))
+	for _, id := range []string{"stl-8472", "unknown"} {
+		if _, err := store.ChangeInstruction(t.Context(), id, func(settle.Instruction) (settle.Change, error) {
+			t.Error("asked to decide about nothing")
+			return settle.Change{}, nil
+		}); !errors.Is(err, settle.ErrNoInstruction) {
+			t.Errorf("%s: %v, want ErrNoInstruction", id, err)
+		}
+	}
+	if backlog, err := store.Backlog(t.Context()); err != nil || backlog != (settle.Backlog{}) {
+		t.Errorf("backlog %+v, %v", backlog, err)
 	}
 }
 

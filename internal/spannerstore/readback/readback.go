@@ -11,6 +11,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // Read returns everything that is stored, as of one timestamp.
@@ -25,8 +26,6 @@ func Read(ctx context.Context, client *spanner.Client) (snapshot.Snapshot, error
 		{movementsSQL, &all.Movements},
 		{receiptsSQL, &all.Receipts},
 		{reversalsSQL, &all.Reversals},
-		{instructionsSQL, &all.Instructions},
-		{eventsSQL, &all.Events},
 		{conflictsSQL, &all.Conflicts},
 		{quarantinedSQL, &all.Quarantined},
 	} {
@@ -34,7 +33,31 @@ func Read(ctx context.Context, client *spanner.Client) (snapshot.Snapshot, error
 			return snapshot.Snapshot{}, fmt.Errorf("read back: %w", err)
 		}
 	}
+	if err := readInstructions(ctx, tx, &all); err != nil {
+		return snapshot.Snapshot{}, fmt.Errorf("read back: %w", err)
+	}
 	return all, nil
+}
+
+func readInstructions(ctx context.Context, tx *spanner.ReadOnlyTransaction, all *snapshot.Snapshot) error {
+	err := tx.Query(ctx, spanner.NewStatement(spannerstore.InstructionSQL+` ORDER BY i.settlement_id`)).Do(func(row *spanner.Row) error {
+		in, err := spannerstore.ScanInstruction(row)
+		all.Instructions = append(all.Instructions, in)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return tx.Query(ctx, spanner.NewStatement(eventsSQL)).Do(func(row *spanner.Row) error {
+		var (
+			e          snapshot.InstructionEvent
+			httpStatus int64
+		)
+		err := row.Columns(&e.SettlementID, &e.Version, &e.Event.From, &e.Event.To, &e.Event.Cause, &httpStatus, &e.Event.Detail, &e.RecordedAt)
+		e.Event.HTTPStatus = int(httpStatus)
+		all.Events = append(all.Events, e)
+		return err
+	})
 }
 
 // readInto appends the rows of a query to the slice that rows points to.
@@ -60,11 +83,7 @@ FROM ledger_movements ORDER BY settlement_id`
 FROM settlement_receipts ORDER BY settlement_id`
 	reversalsSQL = `SELECT settlement_id AS SettlementID, amount_cents AS AmountCents, reason AS Reason, recorded_at AS RecordedAt
 FROM ledger_reversals ORDER BY settlement_id`
-	instructionsSQL = `SELECT settlement_id AS SettlementID, idempotency_key AS IdempotencyKey, request_body AS RequestBody, state AS State,
-  version AS Version, next_check_at AS NextCheckAt, created_at AS CreatedAt
-FROM bank_instructions ORDER BY settlement_id`
-	eventsSQL = `SELECT settlement_id AS SettlementID, version AS Version, IFNULL(from_state, '') AS FromState, to_state AS ToState,
-  cause AS Cause, recorded_at AS RecordedAt
+	eventsSQL = `SELECT settlement_id, version, IFNULL(from_state, ''), to_state, cause, IFNULL(http_status, 0), IFNULL(detail, ''), recorded_at
 FROM bank_instruction_events ORDER BY settlement_id, version`
 	conflictsSQL = `SELECT settlement_id AS SettlementID, payload_hash AS PayloadHash, fields AS Fields, payload AS Payload, message_id AS MessageID,
   last_delivery_id AS LastDeliveryID, deliveries AS Deliveries, first_seen_at AS FirstSeenAt, last_seen_at AS LastSeenAt

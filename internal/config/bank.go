@@ -1,0 +1,74 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/bank"
+)
+
+// Bounds of what the environment can change of a bank's profile.
+const (
+	minKeyLifetime   = 10 * time.Minute
+	maxKeyLifetime   = 365 * 24 * time.Hour
+	minVisibilityLag = 0
+	maxVisibilityLag = time.Hour
+	minBankTimeout   = time.Second
+)
+
+// bank reads the bank's configuration; nil where there is no BANK_URL. The
+// profile gives what a variable does not.
+func (e *environment) bank() *bank.Config {
+	url, set := e.get(EnvBankURL)
+	if !set {
+		return nil
+	}
+	token, _ := e.get(EnvBankToken)
+	profile := e.profile()
+	profile.KeyLifetime = e.duration(EnvBankKeyLifetime, profile.KeyLifetime, minKeyLifetime, maxKeyLifetime, "")
+	profile.VisibilityLag = e.duration(EnvBankVisibilityLag, profile.VisibilityLag, minVisibilityLag, maxVisibilityLag, "")
+	c := &bank.Config{
+		BaseURL: url, Token: bank.Secret(token), Profile: profile,
+		SendTimeout:   e.duration(EnvBankSendTimeout, bank.DefaultSendTimeout, minBankTimeout, bank.MaxTimeout, ""),
+		StatusTimeout: e.duration(EnvBankStatusTimeout, bank.DefaultStatusTimeout, minBankTimeout, bank.MaxTimeout, ""),
+	}
+	checked := *c
+	checked.Now = func() time.Time { return time.Time{} } // the clock is not configuration
+	if _, err := bank.New(checked); err != nil {
+		e.fault("%s and the variables beside it: %w", EnvBankURL, err)
+	}
+	return c
+}
+
+// profile reads the file that BANK_PROFILE names.
+func (e *environment) profile() bank.Profile {
+	path, set := e.get(EnvBankProfile)
+	if !set {
+		return bank.GenericProfile()
+	}
+	profile, err := readProfile(path)
+	if err != nil {
+		e.fault("%s: %w", EnvBankProfile, err)
+		return bank.GenericProfile()
+	}
+	return profile
+}
+
+func readProfile(path string) (bank.Profile, error) {
+	file, err := os.Open(path) //nolint:gosec // whoever deploys names the file
+	if err != nil {
+		return bank.Profile{}, fmt.Errorf("read bank profile: %w", err)
+	}
+	defer file.Close() //nolint:errcheck // only read
+	text, err := io.ReadAll(io.LimitReader(file, bank.MaxProfileBytes+1))
+	if err != nil {
+		return bank.Profile{}, fmt.Errorf("read bank profile: %w", err)
+	}
+	profile, err := bank.ParseProfile(text)
+	if err != nil {
+		return bank.Profile{}, fmt.Errorf("read bank profile %s: %w", path, err)
+	}
+	return profile, nil
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestNoBank(t *testing.T) {
+	t.Parallel()
+	c, err := fromMap(map[string]string{EnvBankToken: "token", EnvBankSendTimeout: "soon"})
+	if err != nil || c.Bank != nil {
+		t.Errorf("bank %+v, %v; without %s there is none", c.Bank, err, EnvBankURL)
+	}
+}
+
+func TestBankFromTheProfileAndTheEnvironment(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "bank.json")
+	profile := `{"name":"b","key_lifetime":"30m","visibility_lag":"20s","reject":[],"not_found":{"empty_list":true}}`
+	if err := os.WriteFile(path, []byte(profile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := fromMap(map[string]string{EnvBankURL: "https://bank.example", EnvBankToken: "t0ken", EnvBankProfile: path, EnvBankVisibilityLag: "1m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := c.Bank
+	if b.Profile.Name != "b" || b.Profile.KeyLifetime != 30*time.Minute || b.Profile.VisibilityLag != time.Minute ||
+		b.SendTimeout != 20*time.Second || b.StatusTimeout != 10*time.Second || string(b.Token) != "t0ken" {
+		t.Errorf("bank %+v", b)
+	}
+}
+
+func TestFaultsOfTheBank(t *testing.T) {
+	t.Parallel()
+	_, err := fromMap(map[string]string{
+		EnvBankURL: "http://bank.example", EnvBankToken: "a secret", EnvBankProfile: "/does/not/exist",
+		EnvBankKeyLifetime: "forever", EnvBankVisibilityLag: "2h", EnvBankSendTimeout: "1m", EnvBankStatusTimeout: "0s",
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, name := range []string{EnvBankURL, EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout} {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s is not named in:\n%v", name, err)
+		}
+	}
+	if strings.Contains(err.Error(), "a secret") {
+		t.Errorf("the token stands in:\n%v", err)
+	}
+}

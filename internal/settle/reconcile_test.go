@@ -1,0 +1,187 @@
+package settle_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/memstore"
+)
+
+// settledAtNoon returns a store with n instructions that are due at noon, and a
+// stepper on it at the time that now tells.
+func settledAtNoon(t *testing.T, n int, bank settle.Bank, now func() time.Time) *settle.Stepper {
+	t.Helper()
+	store := memstore.New(func() time.Time { return noon })
+	for i := range n {
+		p := settle.Payout{SettlementID: fmt.Sprintf("stl-%d", i), AccountID: "a", AmountCents: 1, Currency: "USD", CreditorAccount: "c"}
+		st := settle.Settlement{Payout: p, Hash: p.Hash(), DeliveryID: uuid.NewString(), Instruction: settle.NewInstruction(p, nil, noon)}
+		if _, err := store.Settle(t.Context(), st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &settle.Stepper{
+		Store: store, Bank: bank, NewID: uuid.NewString, Now: now, Log: slog.New(slog.DiscardHandler),
+		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second},
+	}
+}
+
+func atNoon() time.Time { return noon }
+
+// bankFunc is a bank whose sends are a function.
+type bankFunc struct {
+	settle.Bank
+
+	send func(settle.SendRequest) settle.SendResult
+}
+
+func (b bankFunc) Send(_ context.Context, r settle.SendRequest) settle.SendResult { return b.send(r) }
+
+func TestReconcileWorksThroughWhatIsDue(t *testing.T) {
+	t.Parallel()
+	const atOnce = 3
+	slots := make(chan struct{}, atOnce)
+	bank := bankFunc{send: func(settle.SendRequest) settle.SendResult {
+		select {
+		case slots <- struct{}{}:
+		default:
+			t.Errorf("more than %d at a time", atOnce)
+			return settle.SendResult{Class: settle.SendAccepted}
+		}
+		runtime.Gosched() // lets the others in
+		<-slots
+		return settle.SendResult{Class: settle.SendAccepted}
+	}}
+	banking := settledAtNoon(t, 25, bank, atNoon)
+	r := &settle.Reconciler{Store: banking.Store, Banking: banking, Now: atNoon, Limit: 10, Concurrency: atOnce}
+	run, err := r.Reconcile(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := settle.Reconciled{
+		Due: 25, States: map[settle.InstructionState]int{settle.InstructionAccepted: 25}, NextDue: noon.Add(15 * time.Second),
+	}
+	if diff := cmp.Diff(want, run); diff != "" {
+		t.Errorf("run (-want +got):\n%s", diff)
+	}
+}
+
+func TestReconcileStopsBeforeItsDeadline(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64 // nanoseconds after noon
+	clock := func() time.Time { return noon.Add(time.Duration(now.Load())) }
+	bank := bankFunc{send: func(settle.SendRequest) settle.SendResult {
+		now.Add(int64(10 * time.Second))
+		return settle.SendResult{Class: settle.SendAccepted}
+	}}
+	banking := settledAtNoon(t, 10, bank, clock)
+	ctx := deadlineOnly{t.Context(), noon.Add(100 * time.Second)}
+	r := &settle.Reconciler{Store: banking.Store, Banking: banking, Now: clock, Limit: 100, Concurrency: 1, Margin: 50 * time.Second}
+	run, err := r.Reconcile(ctx)
+	if err != nil || run.States[settle.InstructionAccepted] != 5 || run.Left != 5 {
+		t.Errorf("%+v, %v; want 5 done in the 50 seconds before the margin, and 5 left", run, err)
+	}
+}
+
+// deadlineOnly is a context that tells a deadline by another clock.
+type deadlineOnly struct {
+	context.Context
+
+	at time.Time
+}
+
+func (d deadlineOnly) Deadline() (time.Time, bool) { return d.at, true }
+
+func TestReconcileGoesOnAfterFailuresAndPanics(t *testing.T) {
+	t.Parallel()
+	const secret = "S3CRET"
+	bank := bankFunc{send: func(r settle.SendRequest) settle.SendResult {
+		if r.Key == settle.InstructionKey("stl-1") {
+			panic(secret)
+		}
+		return settle.SendResult{Class: settle.SendAccepted}
+	}}
+	banking := settledAtNoon(t, 4, bank, atNoon)
+	var log bytes.Buffer
+	banking.Log = slog.New(slog.NewJSONHandler(&log, nil))
+	banking.Store = brokenFor{banking.Store, "stl-2"}
+	r := &settle.Reconciler{Store: banking.Store, Banking: banking, Now: atNoon, Limit: 4, Concurrency: 2}
+	run, err := r.Reconcile(t.Context())
+	if err != nil || run.Due != 4 || run.Failed != 2 || run.States[settle.InstructionAccepted] != 2 {
+		t.Errorf("%+v, %v; want 2 done and 2 failed", run, err)
+	}
+	for _, want := range []string{`"settlement_id":"stl-1"`, `"settlement_id":"stl-2"`, `"panic_type":"string"`, "broken row"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("not logged: %s in %s", want, &log)
+		}
+	}
+	if strings.Contains(log.String(), secret) {
+		t.Errorf("the panic's value is logged: %s", &log)
+	}
+}
+
+// brokenFor fails for one settlement.
+type brokenFor struct {
+	settle.Store
+
+	id string
+}
+
+func (b brokenFor) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	if id == b.id {
+		return settle.Change{}, errors.New("broken row")
+	}
+	return b.Store.ChangeInstruction(ctx, id, decide)
+}
+
+func TestReconcileWithoutABank(t *testing.T) {
+	t.Parallel()
+	banking := settledAtNoon(t, 2, nil, atNoon)
+	r := &settle.Reconciler{Store: banking.Store, Now: atNoon, Limit: 10, Concurrency: 1}
+	if run, err := r.Reconcile(t.Context()); !errors.Is(err, settle.ErrNoBank) || run.Due != 2 {
+		t.Errorf("%+v, %v; want ErrNoBank", run, err)
+	}
+}
+
+// TestNothingIsBegunThatComesTooLate: the commit before an exchange took long.
+func TestNothingIsBegunThatComesTooLate(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]time.Duration{"the lease is used up": 45 * time.Second, "the key may be forgotten": 0} {
+		var now atomic.Int64
+		clock := func() time.Time { return noon.Add(time.Duration(now.Load())) }
+		sends := 0
+		bank := bankFunc{send: func(settle.SendRequest) settle.SendResult { sends++; return settle.SendResult{} }}
+		banking := settledAtNoon(t, 1, bank, clock)
+		if slow == 0 {
+			banking.Policy.KeyLifetime = 10 * time.Second // forgotten after 8
+			slow = 9 * time.Second
+		}
+		banking.Store = slowStore{banking.Store, func() { now.Add(int64(slow)) }}
+		if _, err := banking.Step(t.Context(), "stl-0"); !errors.Is(err, settle.ErrOutOfTime) || sends != 0 {
+			t.Errorf("%s: %v, %d sends; want ErrOutOfTime", name, err, sends)
+		}
+	}
+}
+
+// slowStore lets time pass in each of its commits.
+type slowStore struct {
+	settle.Store
+
+	pass func()
+}
+
+func (s slowStore) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	defer s.pass()
+	return s.Store.ChangeInstruction(ctx, id, decide)
+}

@@ -1,0 +1,347 @@
+package settle
+
+import (
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	sendObservations   = []observation{sawUncertain, sawNotSent, sawAccepted, sawRefused, sawHeld, sawRetryLater, sawOtherTransfer}
+	statusObservations = []observation{sawUnknown, sawNotFound, sawPending, sawConfirmed, sawRejected, sawReturned, sawMismatch, sawAttention}
+	states             = []InstructionState{
+		InstructionUncertain, InstructionAccepted, InstructionConfirmed, InstructionRejected, InstructionReturned, InstructionManual,
+	}
+)
+
+var (
+	noon   = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	policy = Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second}
+)
+
+// sent is an instruction that was sent at noon.
+func sent(state InstructionState) Instruction {
+	in := *NewInstruction(Payout{SettlementID: "stl-8472", AmountCents: 1, Currency: "USD", CreditorAccount: "c"}, nil, noon)
+	in.CreatedAt = noon
+	policy.countSend(&in, noon)
+	hold(&in, "owner", noon)
+	in.State = state
+	if state.Final() {
+		in.FinalAt = noon
+	}
+	if state == InstructionAccepted {
+		in.AcceptedAt = noon
+	}
+	return in
+}
+
+func TestEveryObservationHasItsTransition(t *testing.T) {
+	t.Parallel()
+	asked := map[InstructionState]bool{InstructionUncertain: true, InstructionAccepted: true, InstructionConfirmed: true, InstructionRejected: true}
+	for _, state := range states {
+		for _, saw := range sendObservations {
+			if _, ok := policy.transition(sent(state), saw, noon); ok != (state == InstructionUncertain) {
+				t.Errorf("%s after a send, observation %d: transition %t", state, saw, ok)
+			}
+		}
+		for _, saw := range statusObservations {
+			if _, ok := policy.transition(sent(state), saw, noon); ok != asked[state] {
+				t.Errorf("%s after a question, observation %d: transition %t", state, saw, ok)
+			}
+		}
+	}
+}
+
+// TestStatesAreLeftOnlyAsTheTableSays compares the rows with the states' contract.
+func TestStatesAreLeftOnlyAsTheTableSays(t *testing.T) {
+	t.Parallel()
+	reached := map[InstructionState]map[InstructionState]bool{}
+	for _, row := range transitions {
+		if reached[row.from] == nil {
+			reached[row.from] = map[InstructionState]bool{}
+		}
+		reached[row.from][row.to] = true
+		if row.to == InstructionConfirmed && row.from != InstructionConfirmed && row.on != sawConfirmed {
+			t.Errorf("%s becomes confirmed without the status API saying so", row.from)
+		}
+		if row.to.reverses() && row.to != row.from && (row.on == sawNotFound || row.on == sawUnknown || row.on == sawUncertain) {
+			t.Errorf("%s is reversed after observation %d, which proves nothing", row.from, row.on)
+		}
+		if row.resend && (row.from != InstructionUncertain || row.on != sawNotFound || row.guard == nil) {
+			t.Errorf("resend from %s after observation %d", row.from, row.on)
+		}
+		if row.critical && row.to != InstructionManual {
+			t.Errorf("critical, and %s becomes %s", row.from, row.to)
+		}
+	}
+	set := func(states ...InstructionState) map[InstructionState]bool {
+		m := map[InstructionState]bool{}
+		for _, s := range states {
+			m[s] = true
+		}
+		return m
+	}
+	want := map[InstructionState]map[InstructionState]bool{
+		InstructionUncertain: set(InstructionUncertain, InstructionAccepted, InstructionConfirmed, InstructionRejected, InstructionReturned, InstructionManual),
+		InstructionAccepted:  set(InstructionAccepted, InstructionConfirmed, InstructionRejected, InstructionReturned, InstructionManual),
+		InstructionConfirmed: set(InstructionConfirmed, InstructionReturned, InstructionManual),
+		InstructionRejected:  set(InstructionRejected, InstructionManual),
+	}
+	if diff := cmp.Diff(want, reached); diff != "" {
+		t.Errorf("states reached (-want +got):\n%s", diff)
+	}
+}
+
+func TestNotFoundAllowsAResendOnlyWhenEverythingHolds(t *testing.T) {
+	t.Parallel()
+	allowed := func() (Instruction, time.Time) {
+		in := sent(InstructionUncertain)
+		in.NotFoundSince = noon.Add(40 * time.Second)
+		return in, noon.Add(2 * time.Minute)
+	}
+	for _, test := range []struct {
+		name   string
+		change func(in *Instruction, now *time.Time)
+		resend bool
+		to     InstructionState
+	}{
+		{"everything holds", func(*Instruction, *time.Time) {}, true, InstructionUncertain},
+		{"seen once", func(in *Instruction, _ *time.Time) { in.NotFoundSince = time.Time{} }, false, InstructionUncertain},
+		{"seen twice within the lag", func(in *Instruction, now *time.Time) { in.NotFoundSince = now.Add(-14 * time.Second) }, false, InstructionUncertain},
+		{"seen twice at the lag", func(in *Instruction, now *time.Time) { in.NotFoundSince = now.Add(-15 * time.Second) }, true, InstructionUncertain},
+		{"the send may still be under way", func(in *Instruction, now *time.Time) { in.LastSentAt = now.Add(-34 * time.Second) }, false, InstructionUncertain},
+		{"the third resend", func(in *Instruction, _ *time.Time) { in.Sends = 3 }, true, InstructionUncertain},
+		{"a fourth resend", func(in *Instruction, _ *time.Time) { in.Sends = 4 }, false, InstructionUncertain},
+		{"just before the key may be forgotten", func(in *Instruction, now *time.Time) { *now = in.ResendNotAfter.Add(-time.Nanosecond) }, true, InstructionUncertain},
+		{"the key may be forgotten", func(in *Instruction, now *time.Time) { *now = in.ResendNotAfter }, false, InstructionManual},
+		{"accepted before", func(in *Instruction, _ *time.Time) { in.State = InstructionAccepted }, false, InstructionManual},
+	} {
+		in, now := allowed()
+		test.change(&in, &now)
+		change, err := policy.Asked(in, StatusResult{Reading: StatusNotFound}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resend := change.Follow == PlanSend; resend != test.resend || change.Next.State != test.to {
+			t.Errorf("%s: resend %t to %s, want %t to %s", test.name, resend, change.Next.State, test.resend, test.to)
+		}
+		if test.resend && (change.Next.Sends != in.Sends+1 || !change.Next.LastSentAt.Equal(now) || !change.Next.FirstSentAt.Equal(noon) || change.Next.Owner != in.Owner) {
+			t.Errorf("%s: next %+v", test.name, change.Next)
+		}
+		if change.Reverse {
+			t.Errorf("%s: not found reversed the movement", test.name)
+		}
+	}
+}
+
+func TestResendNotAfterIsFourFifthsOfTheKeysLife(t *testing.T) {
+	t.Parallel()
+	if got, want := sent(InstructionUncertain).ResendNotAfter, noon.Add(19*time.Hour+12*time.Minute); !got.Equal(want) {
+		t.Errorf("resend_not_after %v, want %v", got, want)
+	}
+}
+
+// TestPaceOfQuestions follows an instruction of which nothing is ever heard.
+func TestPaceOfQuestions(t *testing.T) {
+	t.Parallel()
+	in, now := sent(InstructionUncertain), noon
+	change, err := policy.Sent(in, SendResult{}, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := change.Next.NextCheckAt.Sub(now); wait != 15*time.Second {
+		t.Errorf("first question after %v", wait)
+	}
+	for n := 0; change.Next.State == InstructionUncertain; n++ {
+		now = change.Next.NextCheckAt
+		if change, err = policy.Asked(change.Next, StatusResult{}, now); err != nil {
+			t.Fatal(err)
+		}
+		if change.Next.State == InstructionManual {
+			break
+		}
+		want := pace[min(n, len(pace)-1)]
+		if wait := change.Next.NextCheckAt.Sub(now); wait < want*4/5 || wait > want*6/5 {
+			t.Errorf("question %d after %v, want %v with a fifth more or less", n+2, wait, want)
+		}
+	}
+	if now.Before(noon.Add(7*24*time.Hour)) || now.After(noon.Add(9*24*time.Hour)) || !change.Next.NextCheckAt.IsZero() {
+		t.Errorf("manual %v after the send, next check %v", now.Sub(noon), change.Next.NextCheckAt)
+	}
+}
+
+func TestRetryAfterIsKept(t *testing.T) {
+	t.Parallel()
+	answer := BankAnswer{RetryAfter: 3 * time.Hour}
+	for name, ask := range map[string]func() (Change, error){
+		"send": func() (Change, error) {
+			return policy.Sent(sent(InstructionUncertain), SendResult{Class: SendRetryLater, Answer: answer}, noon)
+		},
+		"503": func() (Change, error) {
+			return policy.Sent(sent(InstructionUncertain), SendResult{Answer: answer}, noon)
+		},
+		"status": func() (Change, error) {
+			return policy.Asked(sent(InstructionAccepted), StatusResult{Answer: answer}, noon)
+		},
+	} {
+		change, err := ask()
+		if err != nil || change.Next.NextCheckAt.Before(noon.Add(3*time.Hour)) {
+			t.Errorf("%s: %v, next check after %v", name, err, change.Next.NextCheckAt.Sub(noon))
+		}
+	}
+}
+
+func TestSendsThatDidNothingAreNotCounted(t *testing.T) {
+	t.Parallel()
+	first := sent(InstructionUncertain)
+	change, err := policy.Sent(first, SendResult{Class: SendNotSent}, noon)
+	if err != nil || change.Next.Sends != 0 || !change.Next.FirstSentAt.IsZero() || !change.Next.ResendNotAfter.IsZero() {
+		t.Errorf("not sent: %v, %+v", err, change.Next)
+	}
+	if plan := planFor(change.Next, change.Next.NextCheckAt); plan != PlanSend {
+		t.Errorf("not sent: plan %d, want to send without asking", plan)
+	}
+	resent := first
+	resent.Sends, resent.LastSentAt = 2, noon.Add(time.Hour)
+	change, err = policy.Sent(resent, SendResult{Class: SendNotSent}, noon)
+	if err != nil || change.Next.Sends != 1 || change.Next.FirstSentAt.IsZero() {
+		t.Errorf("a resend not sent: %v, %+v", err, change.Next)
+	}
+	if plan := planFor(change.Next, change.Next.NextCheckAt); plan != PlanAsk {
+		t.Errorf("a resend not sent: plan %d, want to ask", plan)
+	}
+}
+
+func TestABankThatAsksToComeAgainIsSentToAgain(t *testing.T) {
+	t.Parallel()
+	change, err := policy.Sent(sent(InstructionUncertain), SendResult{Class: SendRetryLater}, noon)
+	if err != nil || change.Next.Sends != 1 || !change.Next.FirstSentAt.Equal(noon) {
+		t.Fatalf("%v, %+v; want the send to stay counted", err, change.Next)
+	}
+	next := change.Next
+	if plan := planFor(next, next.NextCheckAt); plan != PlanSend {
+		t.Errorf("plan %d, want to send without asking", plan)
+	}
+	forgotten := next
+	forgotten.NextCheckAt = next.ResendNotAfter
+	if plan := planFor(forgotten, next.ResendNotAfter); plan != PlanAsk {
+		t.Errorf("the key may be forgotten: plan %d, want to ask", plan)
+	}
+	often := next
+	often.Sends = 1 + maxResends
+	if plan := planFor(often, next.NextCheckAt); plan != PlanAsk {
+		t.Errorf("after %d sends: plan %d, want to ask", often.Sends, plan)
+	}
+	held, err := policy.Claim(next, "second", next.NextCheckAt)
+	if err != nil || held.Next.SendDeferred || held.Next.Sends != 2 {
+		t.Errorf("claimed %+v, %v", held.Next, err)
+	}
+}
+
+func TestNotFoundDuringTheSendMeansNothing(t *testing.T) {
+	t.Parallel()
+	for after, remembered := range map[time.Duration]bool{34 * time.Second: false, 35 * time.Second: true} {
+		change, err := policy.Asked(sent(InstructionUncertain), StatusResult{Reading: StatusNotFound}, noon.Add(after))
+		if err != nil || !change.Next.NotFoundSince.IsZero() != remembered {
+			t.Errorf("after %v: %v, not found since %v", after, err, change.Next.NotFoundSince)
+		}
+	}
+}
+
+func TestHowLoudAChangeIs(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func() (Change, error)
+		want   slog.Level
+	}{
+		{"accepted", func() (Change, error) {
+			return policy.Sent(sent(InstructionUncertain), SendResult{Class: SendAccepted}, noon)
+		}, slog.LevelInfo},
+		{"held", func() (Change, error) {
+			return policy.Sent(sent(InstructionUncertain), SendResult{Class: SendHeld}, noon)
+		}, slog.LevelError},
+		{"unknown word", func() (Change, error) {
+			return policy.Asked(sent(InstructionAccepted), StatusResult{Reading: StatusPending, Answer: BankAnswer{Detail: "unknown word"}}, noon)
+		}, slog.LevelWarn},
+		{"a word for a person", func() (Change, error) {
+			return policy.Asked(sent(InstructionAccepted), StatusResult{Reading: StatusAttention}, noon)
+		}, slog.LevelError},
+		{"another transfer", func() (Change, error) {
+			return policy.Asked(sent(InstructionAccepted), StatusResult{Reading: StatusManual}, noon)
+		}, LevelCritical},
+		{"executed after rejected", func() (Change, error) {
+			return policy.Asked(sent(InstructionRejected), StatusResult{Reading: StatusConfirmed}, noon)
+		}, LevelCritical},
+	} {
+		if change, err := test.change(); err != nil || change.Level != test.want {
+			t.Errorf("%s: %v, %v; want %v", test.name, change.Level, err, test.want)
+		}
+	}
+}
+
+func TestAcceptedAndConfirmedAreAskedLessAndLess(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		state InstructionState
+		age   time.Duration
+		want  time.Duration
+	}{
+		{InstructionAccepted, time.Hour, time.Hour},
+		{InstructionAccepted, 25 * time.Hour, 6 * time.Hour},
+		{InstructionAccepted, 5*24*time.Hour + time.Minute, 24 * time.Hour},
+		{InstructionConfirmed, time.Hour, 24 * time.Hour},
+		{InstructionConfirmed, 10*24*time.Hour - time.Minute, 24 * time.Hour},
+		{InstructionConfirmed, 10 * 24 * time.Hour, 0},
+		{InstructionRejected, time.Hour, 24 * time.Hour},
+	} {
+		now := noon.Add(test.age)
+		change, err := policy.Asked(sent(test.state), StatusResult{}, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if test.want == 0 {
+			if !change.Next.NextCheckAt.IsZero() {
+				t.Errorf("%s after %v: asked again at %v", test.state, test.age, change.Next.NextCheckAt)
+			}
+			continue
+		}
+		if wait := change.Next.NextCheckAt.Sub(now); wait < test.want*4/5 || wait > test.want*6/5 {
+			t.Errorf("%s after %v: asked again after %v, want %v", test.state, test.age, wait, test.want)
+		}
+	}
+}
+
+func TestACrashAfterTheClaimLeavesItDueWhenTheLeaseEnds(t *testing.T) {
+	t.Parallel()
+	in := *NewInstruction(Payout{SettlementID: "stl-8472"}, nil, noon)
+	in.CreatedAt = noon
+	held, err := policy.Claim(in, "first", noon)
+	if err != nil || held.Follow != PlanSend {
+		t.Fatalf("%+v, %v", held, err)
+	}
+	if _, err := policy.Claim(held.Next, "second", noon.Add(lease-time.Nanosecond)); err == nil {
+		t.Error("claimed under another's lease")
+	}
+	taken, err := policy.Claim(held.Next, "second", noon.Add(lease))
+	if err != nil || taken.Follow != PlanAsk || taken.Event != nil || taken.Next.Version != held.Next.Version {
+		t.Errorf("taken over: %+v, %v; want to ask under a lease", taken, err)
+	}
+}
+
+func TestTheJitterIsAFifthAtMost(t *testing.T) {
+	t.Parallel()
+	seen := map[time.Duration]bool{}
+	for checks := range int64(100) {
+		got := jitter(time.Hour, Instruction{SettlementID: "stl-8472", Checks: checks})
+		if got < 48*time.Minute || got > 72*time.Minute {
+			t.Errorf("%v", got)
+		}
+		seen[got] = true
+	}
+	if len(seen) < 90 {
+		t.Errorf("only %d different waits of 100", len(seen))
+	}
+}

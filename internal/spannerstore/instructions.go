@@ -1,0 +1,264 @@
+package spannerstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/uuid"
+	"google.golang.org/api/iterator"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+const tagInstruction = "bank_instruction"
+
+// ChangeInstruction implements settle.Store. A lost answer is made good by
+// running the transaction again: decide recognises its own change.
+func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	var lastErr error
+	for range maxTransactions {
+		change, decided, err := s.changeInstruction(ctx, id, decide)
+		if decided {
+			return change, err
+		}
+		switch commitFate(err) {
+		case fateCommitted:
+			return change, nil
+		case fateRefused, fateExists:
+			return settle.Change{}, withhold(err)
+		case fateUnknown:
+			if ctx.Err() != nil {
+				return settle.Change{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(err))
+			}
+		}
+		lastErr = err
+	}
+	return settle.Change{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+}
+
+// changeInstruction makes the change in one read-write transaction. decided says
+// that err is decide's, or says that there is nothing to decide about.
+func (s *Store) changeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (change settle.Change, decided bool, err error) {
+	_, err = s.readWrite(ctx, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		change, decided = settle.Change{}, false
+		in, err := readInstruction(ctx, tx, id)
+		if err != nil {
+			decided = errors.Is(err, settle.ErrNoInstruction)
+			return err
+		}
+		if change, err = decide(in); err != nil {
+			decided = true
+			return err
+		}
+		return tx.BufferWrite(changeRows(change))
+	})
+	return change, decided, err
+}
+
+func readInstruction(ctx context.Context, tx querier, id string) (settle.Instruction, error) {
+	key := sha256.Sum256([]byte(id))
+	rows := tx.QueryWithOptions(ctx, spanner.Statement{
+		SQL: InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": key[:]},
+	}, spanner.QueryOptions{RequestTag: tagInstruction})
+	defer rows.Stop()
+	row, err := rows.Next()
+	if errors.Is(err, iterator.Done) {
+		return settle.Instruction{}, settle.ErrNoInstruction
+	}
+	if err != nil {
+		return settle.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+	}
+	return ScanInstruction(row)
+}
+
+// InstructionSQL selects what [ScanInstruction] reads. The transfer's amount,
+// currency and creditor stand in the movement.
+const InstructionSQL = `
+SELECT i.settlement_id, i.idempotency_key, m.amount_cents, m.currency, m.creditor_account, i.request_body, i.state, i.version,
+       i.lease_owner, i.lease_until, i.created_at, i.sends, i.send_deferred, i.first_sent_at, i.last_sent_at, i.resend_not_after, i.not_found_since,
+       i.accepted_at, i.final_at, i.bank_transfer_id, i.bank_status, i.checks, i.next_check_at
+FROM bank_instructions AS i
+JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key`
+
+// ScanInstruction reads a row of [InstructionSQL].
+func ScanInstruction(row *spanner.Row) (settle.Instruction, error) {
+	var (
+		in                                                         settle.Instruction
+		key, state                                                 string
+		creditor, owner, transfer, status                          spanner.NullString
+		leaseUntil, first, last, resend, notFound, accepted, final spanner.NullTime
+		next                                                       spanner.NullTime
+	)
+	err := row.Columns(&in.SettlementID, &key, &in.Transfer.AmountCents, &in.Transfer.Currency, &creditor, &in.Body, &state, &in.Version,
+		&owner, &leaseUntil, &in.CreatedAt, &in.Sends, &in.SendDeferred, &first, &last, &resend, &notFound,
+		&accepted, &final, &transfer, &status, &in.Checks, &next)
+	if err != nil {
+		return settle.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+	}
+	if in.Transfer.Key, err = uuid.Parse(key); err != nil {
+		return settle.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: idempotency key: %w", in.SettlementID, err)
+	}
+	in.Transfer.CreditorAccount, in.State = creditor.StringVal, settle.InstructionState(state)
+	in.Owner, in.TransferID, in.BankStatus = owner.StringVal, transfer.StringVal, status.StringVal
+	in.LeaseUntil, in.NextCheckAt = leaseUntil.Time, next.Time
+	in.FirstSentAt, in.LastSentAt, in.ResendNotAfter = first.Time, last.Time, resend.Time
+	in.NotFoundSince, in.AcceptedAt, in.FinalAt = notFound.Time, accepted.Time, final.Time
+	return in, nil
+}
+
+// newInstructionRows inserts an instruction as it is created.
+func newInstructionRows(in settle.Instruction) []*spanner.Mutation {
+	row := instructionColumns(in)
+	row["idempotency_key"] = in.Transfer.Key.String()
+	row["request_body"] = in.Body
+	row["created_at"] = spanner.CommitTimestamp
+	row["uncertain_since"] = spanner.CommitTimestamp
+	return []*spanner.Mutation{
+		spanner.InsertMap("bank_instructions", row),
+		eventRow(in, settle.InstructionEvent{To: in.State, Cause: settle.CauseCreated}),
+	}
+}
+
+// instructionColumns are the columns that change.
+func instructionColumns(in settle.Instruction) map[string]any {
+	return map[string]any{
+		"settlement_id":    in.SettlementID,
+		"state":            string(in.State),
+		"version":          in.Version,
+		"lease_owner":      nullString(in.Owner),
+		"lease_until":      nullTime(in.LeaseUntil),
+		"sends":            in.Sends,
+		"send_deferred":    in.SendDeferred,
+		"first_sent_at":    nullTime(in.FirstSentAt),
+		"last_sent_at":     nullTime(in.LastSentAt),
+		"resend_not_after": nullTime(in.ResendNotAfter),
+		"not_found_since":  nullTime(in.NotFoundSince),
+		"accepted_at":      nullTime(in.AcceptedAt),
+		"final_at":         nullTime(in.FinalAt),
+		"bank_transfer_id": nullString(in.TransferID),
+		"bank_status":      nullString(in.BankStatus),
+		"checks":           in.Checks,
+		"next_check_at":    nullTime(in.NextCheckAt),
+	}
+}
+
+func eventRow(in settle.Instruction, e settle.InstructionEvent) *spanner.Mutation {
+	return spanner.InsertMap("bank_instruction_events", map[string]any{
+		"settlement_id": in.SettlementID,
+		"version":       in.Version,
+		"from_state":    nullString(string(e.From)),
+		"to_state":      string(e.To),
+		"cause":         e.Cause,
+		"http_status":   spanner.NullInt64{Int64: int64(e.HTTPStatus), Valid: e.HTTPStatus != 0},
+		"detail":        nullString(e.Detail),
+		"recorded_at":   spanner.CommitTimestamp,
+	})
+}
+
+// changeRows is everything that a change writes, in one commit.
+func changeRows(c settle.Change) []*spanner.Mutation {
+	if !c.Write {
+		return nil
+	}
+	row := instructionColumns(c.Next)
+	if c.Next.State != settle.InstructionUncertain {
+		row["uncertain_since"] = spanner.NullTime{}
+	}
+	rows := []*spanner.Mutation{spanner.UpdateMap("bank_instructions", row)}
+	if c.Event != nil {
+		rows = append(rows, eventRow(c.Next, *c.Event))
+	}
+	if c.Reverse {
+		rows = append(rows, spanner.InsertMap("ledger_reversals", map[string]any{
+			"settlement_id": c.Next.SettlementID,
+			"amount_cents":  c.Next.Transfer.AmountCents,
+			"reason":        string(c.Next.State),
+			"recorded_at":   spanner.CommitTimestamp,
+		}))
+	}
+	if c.Settled {
+		rows = append(rows, spanner.UpdateMap("settlement_receipts", map[string]any{
+			"settlement_id": c.Next.SettlementID,
+			"expire_from":   spanner.CommitTimestamp,
+		}))
+	}
+	return rows
+}
+
+// shards is the number of values of the indexes' first column.
+const shards = 16
+
+// Due implements settle.Store. It reads one range of the index for each shard,
+// from its oldest entry to now, and takes from the shards in turn, so that a
+// backlog in one does not starve the others.
+func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
+	var byShard [shards][]string
+	for shard := range byShard {
+		key := int64(shard)
+		until := spanner.KeyRange{Start: spanner.Key{key}, End: spanner.Key{key, now}, Kind: spanner.ClosedClosed}
+		err := s.readIndex(ctx, "bank_instructions_due", until, "settlement_id", limit, func(row *spanner.Row) error {
+			var id string
+			err := row.Columns(&id)
+			byShard[shard] = append(byShard[shard], id)
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("list due bank instructions: %w", err)
+		}
+	}
+	return inTurn(byShard[:], limit), nil
+}
+
+// inTurn takes the first of each list, then the second of each, up to limit.
+func inTurn(lists [][]string, limit int) []string {
+	var taken []string
+	for n, more := 0, true; more; n++ {
+		more = false
+		for _, list := range lists {
+			if n < len(list) && len(taken) < limit {
+				taken = append(taken, list[n])
+				more = true
+			}
+		}
+	}
+	return taken
+}
+
+// Backlog implements settle.Store. It reads the first entry of each shard.
+func (s *Store) Backlog(ctx context.Context) (b settle.Backlog, err error) {
+	if b.UncertainSince, err = s.earliest(ctx, "bank_instructions_uncertain", "uncertain_since"); err != nil {
+		return settle.Backlog{}, fmt.Errorf("find the oldest uncertain bank instruction: %w", err)
+	}
+	if b.NextDue, err = s.earliest(ctx, "bank_instructions_due", "next_check_at"); err != nil {
+		return settle.Backlog{}, fmt.Errorf("find the next due bank instruction: %w", err)
+	}
+	return b, nil
+}
+
+// earliest returns the earliest time in an index by shard and time; zero for none.
+func (s *Store) earliest(ctx context.Context, index, column string) (first time.Time, err error) {
+	for shard := range int64(shards) {
+		err := s.readIndex(ctx, index, spanner.Key{shard}.AsPrefix(), column, 1, func(row *spanner.Row) error {
+			var t time.Time
+			err := row.Columns(&t)
+			if first.IsZero() || t.Before(first) {
+				first = t
+			}
+			return err
+		})
+		if err != nil {
+			return time.Time{}, err
+		}
+	}
+	return first, nil
+}
+
+// readIndex reads one column of at most limit entries of a range of an index.
+func (s *Store) readIndex(ctx context.Context, index string, keys spanner.KeySet, column string, limit int, each func(*spanner.Row) error) error {
+	return s.client.Single().ReadWithOptions(ctx, "bank_instructions", keys, []string{column},
+		&spanner.ReadOptions{Index: index, Limit: limit, RequestTag: tagDue}).Do(each)
+}

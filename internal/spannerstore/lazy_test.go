@@ -1,0 +1,130 @@
+package spannerstore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/storetest"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+)
+
+// newLazy returns a lazy store whose clients are all on one wire.
+func newLazy(t *testing.T, b backend, w *wire) *spannerstore.Lazy {
+	t.Helper()
+	lazy := spannerstore.NewLazy(spannerstore.Config{
+		Database: b.database, Emulator: true, Options: append(emulatortest.Spanner(t).ClientOptions(), w.options()...),
+	})
+	t.Cleanup(lazy.Close)
+	return lazy
+}
+
+// clients counts the clients that were opened since the wire was watched.
+func (w *wire) clients() int {
+	return len(slices.DeleteFunc(w.seen(), func(rpc string) bool { return rpc != "CreateSession" }))
+}
+
+func TestLazyKeepsAClientThatWorks(t *testing.T) {
+	t.Parallel()
+	b, w := newBackend(t), &wire{}
+	lazy := newLazy(t, b, w)
+	if rpcs := w.seen(); len(rpcs) != 0 {
+		t.Errorf("RPCs before the first call: %q", rpcs)
+	}
+	must := func(_ settle.Result, err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	must(lazy.Settle(t.Context(), storetest.NewSettlement(t, wantsBank)))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	w.fault = func(int) fault {
+		return fault{err: status.FromContextError(context.Canceled).Err(), lose: true, then: cancel}
+	}
+	if _, err := lazy.Settle(ctx, storetest.NewSettlement(t, other)); err == nil {
+		t.Error("settled for a caller that is gone")
+	}
+	w.fault = nil
+	notDue := func(settle.Instruction) (settle.Change, error) { return settle.Change{}, settle.ErrNotDue }
+	if _, err := lazy.ChangeInstruction(t.Context(), "stl-8472", notDue); !errors.Is(err, settle.ErrNotDue) {
+		t.Errorf("error %v, want ErrNotDue", err)
+	}
+	unknown := storetest.NewSettlement(t, other)
+	unknown.Hash = "v2:00"
+	must(lazy.Settle(t.Context(), unknown))
+	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, settle.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
+		t.Errorf("error %v, want ErrUnknownHashVersion alone", err)
+	}
+	must(lazy.Settle(t.Context(), storetest.NewSettlement(t, third)))
+	if n := w.clients(); n != 1 {
+		t.Errorf("%d clients, want 1", n)
+	}
+}
+
+// TestLazyGivesUpABrokenClient lets one call fail while another is under way:
+// later calls get a new client, and the one under way keeps the old.
+func TestLazyGivesUpABrokenClient(t *testing.T) {
+	t.Parallel()
+	b, w := newBackend(t), &wire{}
+	lazy := newLazy(t, b, w)
+	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
+		t.Fatal(err)
+	}
+	underWay, goOn := make(chan struct{}), make(chan struct{})
+	w.watch(func(commit int) fault {
+		switch commit {
+		case 1:
+			return fault{first: func() { close(underWay); <-goOn }}
+		default:
+			return fault{err: status.Error(codes.Unavailable, "down"), lose: true}
+		}
+	})
+	slow := make(chan error, 1)
+	go func() {
+		result, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, plain))
+		if err == nil && result.Outcome != settle.OutcomeApplied {
+			t.Errorf("the call under way ended as %v", result.Outcome)
+		}
+		slow <- err
+	}()
+	<-underWay
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := lazy.Settle(ctx, storetest.NewSettlement(t, third)); err == nil {
+		t.Fatal("settled while Spanner is down")
+	}
+	w.mu.Lock()
+	w.fault = nil
+	w.mu.Unlock()
+	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, third)); err != nil {
+		t.Error(err)
+	}
+	if n := w.clients(); n != 1 {
+		t.Errorf("%d new clients, want 1", n)
+	}
+	close(goOn)
+	if err := <-slow; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+}
+
+const third = `{"settlement_id":"stl-3","account_id":"a","amount_cents":3}`
+
+func TestLazyIsClosed(t *testing.T) {
+	t.Parallel()
+	b, w := newBackend(t), &wire{}
+	lazy := newLazy(t, b, w)
+	lazy.Close()
+	if err := lazy.Quarantine(t.Context(), settle.Quarantined{}); err == nil || len(w.seen()) != 0 {
+		t.Errorf("error %v, RPCs %q", err, w.seen())
+	}
+}
