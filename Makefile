@@ -5,6 +5,8 @@ GO       ?= go
 ARGS     ?=
 BENCH    ?= .
 FUZZTIME ?= 60s
+SECONDS  ?= 60
+SEED     ?=
 
 # Built from source by the Go command, checked against .tools/go.sum and kept in the build cache: some minutes the
 # first time, about a second after that. A newer Go or version builds it again by itself.
@@ -21,11 +23,11 @@ help: ## list the targets
 
 .PHONY: run
 run: ## the whole system on this machine, until interrupted (ARGS="--listen 127.0.0.1:8080")
-	$(GO) run ./cmd/local $(ARGS)
+	@$(GO) run ./cmd/local $(ARGS)
 
 .PHONY: demo
 demo: ## settle a sample of messages and show the ledger (ARGS="--memory": without emulators)
-	$(GO) run ./cmd/local demo $(ARGS)
+	@$(GO) run ./cmd/local demo $(ARGS)
 
 .PHONY: build
 build: ## the programs, into bin/
@@ -57,6 +59,12 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 		done; \
 	done; \
 	if [ $$found = 0 ]; then echo "no fuzz target found" >&2; exit 1; fi
+
+# A failure names its seed: SEED draws it again, and shrinks it again.
+.PHONY: sim
+sim: ## random sequences against a model bank, each step checked (SECONDS=60, or SEED= of a failure)
+	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^TestSequences$$' ./internal/sim \
+		$(if $(SEED),-rapid.seed=$(SEED),-sim.seconds=$(SECONDS))
 
 .PHONY: lint
 lint: ## linters, formatting, go vet, go.mod, shell scripts
