@@ -7,10 +7,17 @@ import (
 	"text/template"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// samplePayout is what the help's examples settle.
-const samplePayout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
+// samplePayout is what the help's examples settle, and bankPayout what they have
+// the bank pay.
+const (
+	samplePayout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
+	bankID       = "stl-8480"
+	bankPayout   = `{"settlement_id":"` + bankID + `","account_id":"reserve-claims","amount_cents":18250,"creditor_account":"cp-19"}`
+)
 
 // help is printed after the ready line. Its commands can be copied as they are.
 var help = template.Must(template.New("help").Parse(`
@@ -28,7 +35,30 @@ Deliver one message yourself, as Pub/Sub pushes it, and see the answer:
 
   curl -s {{.SettleURL}} -H 'Content-Type: application/json' \
     -d '{"message":{"messageId":"1","data":"{{.Base64}}"},"subscription":"projects/local/subscriptions/curl"}'
+
+Publish a payout that the bank has to pay: it has a creditor_account. (Accounts with which the fake
+bank goes wrong on purpose: {{.BadCreditors}}.)
+{{if .Memory}}
+  curl -s {{.PublishURL}} -d '{{.BankPayout}}'
+{{else}}
+  echo '{{.BankPayout}}' |
+    PUBSUB_EMULATOR_HOST={{.PubSubEmulatorHost}} go run ./cmd/settlectl publish - --topic {{.Topic}}
+{{end}}
+See the bank's own ledger, and move that transfer by hand (ACCP, ACSC, RJCT, RETURNED):
+
+  curl -s -H 'Authorization: Bearer {{.BankToken}}' {{.BankURL}}/admin/ledger
+  curl -s -H 'Authorization: Bearer {{.BankToken}}' {{.BankURL}}/admin/status \
+    -d '{"client_reference":"{{.BankKey}}","status":"RETURNED"}'
+
+ReconcileBank asks the bank 15 s after a send, and about a confirmed transfer once a day.
 {{if .SpannerRESTURL}}
+Have it ask about all of them at its next run, instead of then:
+
+  CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true CLOUDSDK_CORE_PROJECT={{.Project}} \
+  CLOUDSDK_API_ENDPOINT_OVERRIDES_SPANNER={{.SpannerRESTURL}}/ \
+    gcloud spanner databases execute-sql settleonce --instance=local \
+    --sql='UPDATE bank_instructions SET next_check_at = CURRENT_TIMESTAMP() WHERE next_check_at IS NOT NULL'
+
 Look into the ledger:
 
   CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true CLOUDSDK_CORE_PROJECT={{.Project}} \
@@ -50,8 +80,11 @@ func announce(line ready, s streams) error {
 	err = help.Execute(s.err, struct {
 		ready
 
-		Payout, Base64, Project string
-	}{line, samplePayout, base64.StdEncoding.EncodeToString([]byte(samplePayout)), projectOf(line.Database)})
+		Payout, Base64, Project, BankPayout, BankKey, BankToken, BadCreditors string
+	}{
+		line, samplePayout, base64.StdEncoding.EncodeToString([]byte(samplePayout)), projectOf(line.Database),
+		bankPayout, settle.InstructionKey(bankID).String(), bankToken, strings.Join(badCreditors(), ", "),
+	})
 	if err != nil {
 		return fmt.Errorf("write the help to standard error: %w", err)
 	}

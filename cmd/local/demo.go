@@ -4,15 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"io"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/memstore"
 	"github.com/settleonce/settleonce/internal/snapshot"
 )
@@ -34,9 +37,15 @@ func newDemo(s streams) *cobra.Command {
 		Short: "Settle a sample of messages and show the ledger",
 		Long: `demo publishes a sample of messages through the Pub/Sub emulator to the function
 under the functions framework, on free ports: fresh payouts, payouts delivered
-again because the answer got lost, published again, changed, and malformed ones.
+again because the answer got lost, published again, changed, and malformed ones,
+and payouts that a bank has to pay. The bank is a fake one in this process that
+loses answers, requests and transfers on purpose. Time is made to pass, and the
+reconciler runs, until every bank instruction has come to its end.
+
 It prints what became of every delivery and what the ledger in Spanner holds, and
-checks that both agree with each other and with what the sample expects.
+checks that these and the fake bank's own ledger agree with each other, transfer by
+transfer, and with what the sample expects. The log goes to standard error: one
+line, of the bank instruction that somebody has to look at.
 
 Where no Spanner emulator is to be had the ledger is in memory and the topic in
 this process, as with --memory; where only the Pub/Sub emulator is missing, the
@@ -58,16 +67,25 @@ func demo(ctx context.Context, sample []byte, memory bool, s streams) (err error
 	if err != nil {
 		return err
 	}
-	p := newProgress(s)
-	defer p.stop() // does nothing after the first time
+	p, log := newProgress(s), &heldLog{}
+	defer func() { // does nothing after the first time
+		p.stop()
+		log.release(s.err)
+	}()
 	sys := &system{project: projectID()}
 	defer func() { err = errors.Join(err, sys.close(ctx)) }()
 	instead, err := sys.startParts(ctx, memory, p)
 	if err != nil {
 		return err
 	}
-	deliveries, stored, err := sys.settleSample(ctx, rows, p, s)
+	if sys.memory == nil {
+		if err := log.takeStderr(); err != nil {
+			return err
+		}
+	}
+	happened, err := sys.settleSample(ctx, rows, p, log)
 	p.stop()
+	log.release(s.err)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -78,10 +96,12 @@ func demo(ctx context.Context, sample []byte, memory bool, s streams) (err error
 		out.outro(instead)
 		return errors.Join(out.err, errWrong)
 	}
-	faults := verify(rows, deliveries, stored)
-	out.deliveries(rows, deliveries)
-	out.ledger(stored)
-	out.verdict(rows, deliveries, stored, faults)
+	faults := verify(rows, happened)
+	out.deliveries(rows, happened.deliveries)
+	out.ledger(happened.stored)
+	out.reconciliations(happened.runs)
+	out.instructions(happened)
+	out.verdict(rows, happened, faults)
 	out.outro(instead)
 	if len(faults) > 0 {
 		return errors.Join(out.err, errWrong)
@@ -93,14 +113,14 @@ func demo(ctx context.Context, sample []byte, memory bool, s streams) (err error
 // that is, and is zero where nothing is missing.
 func (sys *system) startParts(ctx context.Context, memory bool, p *progressBar) (instead replacement, err error) {
 	if memory {
-		sys.memory = memstore.New(time.Now)
+		sys.memory = memstore.New(sys.clock.Now)
 		return replacement{}, nil
 	}
 	p.phase("Spanner emulator", 0)
 	switch err := sys.startSpanner(ctx); {
 	case errors.Is(err, emulator.ErrNotFound):
 		p.missing()
-		sys.memory = memstore.New(time.Now)
+		sys.memory = memstore.New(sys.clock.Now)
 		return replacement{insteadOfSpanner, err}, nil
 	case err != nil:
 		return replacement{}, err
@@ -116,47 +136,94 @@ func (sys *system) startParts(ctx context.Context, memory bool, p *progressBar) 
 	return replacement{}, nil
 }
 
-// settleSample publishes the sample and returns what became of it.
-func (sys *system) settleSample(ctx context.Context, rows []row, p *progressBar, s streams) ([]delivery, snapshot.Snapshot, error) {
-	env := environment{
-		fixed:    map[string]string{config.EnvDefaultCurrency: "USD"}, // the sample counts on it
-		defaults: map[string]string{config.EnvLogLevel: "ERROR"},      // the table tells the rest
+// saw is what the demo saw happen.
+type saw struct {
+	deliveries []delivery
+	runs       []reconciliation
+	// stored is what the ledger holds in the end, atBank and violations what the
+	// fake bank says of itself.
+	stored     snapshot.Snapshot
+	atBank     []banktest.Transfer
+	violations []string
+}
+
+// demoEnvironment is the functions' environment in the demo. What the sample and
+// the passages of time count on is as it is by default, whatever the process's
+// environment says.
+func demoEnvironment() environment {
+	return environment{
+		fixed: map[string]string{
+			config.EnvDefaultCurrency: "USD",
+			config.EnvBankKeyLifetime: "", config.EnvBankVisibilityLag: "", config.EnvBankSendTimeout: "", config.EnvBankStatusTimeout: "",
+		},
+		defaults: map[string]string{config.EnvLogLevel: "ERROR"}, // the tables tell the rest
 	}
-	if err := sys.startFunctions(ctx, anyPort, env, s); err != nil {
-		return nil, snapshot.Snapshot{}, err
+}
+
+// settleSample publishes the sample, lets time pass and returns what became of
+// it. The log of functions in memory goes to log.
+func (sys *system) settleSample(ctx context.Context, rows []row, p *progressBar, log io.Writer) (all saw, err error) {
+	if err := sys.startBank(ctx); err != nil {
+		return saw{}, err
 	}
-	r := newRelay(sys.functions.base + pathSettle)
+	expectAtBank(sys.bank, rows)
+	s := streams{err: log}
+	if err := sys.startFunctions(ctx, anyPort, demoEnvironment(), s); err != nil {
+		return saw{}, err
+	}
+	payouts, ticks := newRelay(sys.functions.base+pathSettle), newRelay(sys.functions.base+pathReconcile)
+	mux := http.NewServeMux()
+	mux.Handle(pathSettle, payouts)
+	mux.Handle(pathReconcile, ticks)
 	l, err := listenLocal(ctx, anyPort)
 	if err != nil {
-		return nil, snapshot.Snapshot{}, err
+		return saw{}, err
 	}
-	server := serveLocal(l, r)
+	server := serveLocal(l, mux)
 	defer func() { _ = server.abort() }() // closed below already, unless something failed
-	t, err := sys.openDemoTopic(ctx, l.Addr(), s)
+	payoutTopic, err := sys.openDemoTopic(ctx, topicPayouts, server.base+pathSettle, s)
 	if err != nil {
-		return nil, snapshot.Snapshot{}, err
+		return saw{}, err
 	}
-	if err := publishSample(ctx, rows, t, r, p); err != nil {
-		return nil, snapshot.Snapshot{}, err
+	tickTopic, err := sys.openDemoTopic(ctx, topicReconcile, server.base+pathReconcile, s)
+	if err != nil {
+		return saw{}, err
+	}
+	if err := publishSample(ctx, rows, payoutTopic, payouts, p); err != nil {
+		return saw{}, err
+	}
+	if all.runs, err = sys.reconcileAll(ctx, tickTopic, ticks, p); err != nil {
+		return saw{}, err
 	}
 	// From here on nothing is delivered any more, not even once too often.
 	if err := server.close(ctx); err != nil {
-		return nil, snapshot.Snapshot{}, fmt.Errorf("close the relay: %w", err)
+		return saw{}, fmt.Errorf("close the relay: %w", err)
 	}
-	stored, err := sys.read(ctx)
-	return r.deliveries(), stored, err
+	all.deliveries = payouts.deliveries()
+	all.atBank, all.violations = sys.bank.Ledger(), sys.bank.Violations()
+	all.stored, err = sys.read(ctx)
+	return all, err
 }
 
-// openDemoTopic opens the topic that delivers to the relay.
-func (sys *system) openDemoTopic(ctx context.Context, relay net.Addr, s streams) (topic, error) {
-	endpoint := "http://" + relay.String() + pathSettle
-	if sys.pubsub == nil {
-		return sys.openMemoryTopic(ctx, topicPayouts, endpoint, demoRetries, event.NewLogger(s.err, sys.cfg.LogLevel)), nil
+// expectAtBank tells the bank which settlement each key is of, so that it
+// notices when one is paid under two keys.
+func expectAtBank(bank *banktest.Bank, rows []row) {
+	for _, r := range rows {
+		if len(r.Way) > 0 {
+			bank.Expect(r.settlementID(), settle.InstructionKey(r.settlementID()).String())
+		}
 	}
-	if err := sys.subscribe(ctx, topicPayouts, endpoint, demoRetries); err != nil {
+}
+
+// openDemoTopic opens the topic id, which delivers to endpoint, a relay.
+func (sys *system) openDemoTopic(ctx context.Context, id, endpoint string, s streams) (topic, error) {
+	if sys.pubsub == nil {
+		return sys.openMemoryTopic(ctx, id, endpoint, demoRetries, event.NewLogger(s.err, sys.cfg.LogLevel)), nil
+	}
+	if err := sys.subscribe(ctx, id, endpoint, demoRetries); err != nil {
 		return nil, err
 	}
-	return sys.openTopic(ctx, topicPayouts)
+	return sys.openTopic(ctx, id)
 }
 
 // publishSample publishes the rows. Those of one settlement follow one another,

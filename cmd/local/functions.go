@@ -12,10 +12,8 @@ import (
 	"github.com/google/uuid"
 
 	_ "github.com/settleonce/settleonce" // registers the functions with the framework
-	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
 )
 
 const (
@@ -27,8 +25,10 @@ const (
 	readyLimit = 10 * time.Second
 	headLimit  = 10 * time.Second
 
-	// reconcileLimit bounds one run of ReconcileBank in memory.
-	reconcileLimit = 1000
+	// reconcileLimit bounds one run of ReconcileBank in memory, reconcileAtOnce its
+	// steps at a time.
+	reconcileLimit  = 1000
+	reconcileAtOnce = 16
 )
 
 // functions is a server that serves both functions.
@@ -107,17 +107,23 @@ func answers(ctx context.Context, url string) bool {
 
 // serveInMemory serves the same handlers on a store in memory. The framework has
 // no part in it: its registry holds the functions that want Spanner.
-func serveInMemory(ctx context.Context, listen string, store *memstore.Store, cfg config.Config, s streams) (*functions, error) {
+func (sys *system) serveInMemory(ctx context.Context, listen string, s streams) (*functions, error) {
+	store, cfg, now := sys.memory, sys.cfg, sys.clock.Now
+	log := event.NewLogger(s.err, cfg.LogLevel)
+	banking, err := newStepper(store, *cfg.Bank, now, log)
+	if err != nil {
+		return nil, err
+	}
 	l, err := listenLocal(ctx, listen)
 	if err != nil {
 		return nil, err
 	}
-	log := event.NewLogger(s.err, cfg.LogLevel)
-	service := &settle.Service{Store: store, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
-	reconciler := &settle.Reconciler{Store: store, Now: time.Now, Limit: reconcileLimit}
+	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: now}
+	reconciler := &settle.Reconciler{Store: store, Banking: banking, Now: now, Limit: reconcileLimit, Concurrency: reconcileAtOnce}
 	mux := http.NewServeMux()
 	mux.Handle(pathSettle, &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: cfg.SettleTimeout})
-	mux.Handle(pathReconcile, &event.ReconcileHandler{Reconciler: reconciler, Log: log, Now: time.Now, Timeout: cfg.SettleTimeout})
+	// No time limit: it would be one of the machine's clock, and the reconciler compares it with its own.
+	mux.Handle(pathReconcile, &event.ReconcileHandler{Reconciler: reconciler, Log: log, Now: time.Now})
 	f := serveLocal(l, mux)
 	f.mux = mux
 	return f, f.awaitReady(ctx)

@@ -1,18 +1,20 @@
 // Command local runs the whole of Settle Once on one machine.
 //
 // Without a subcommand it serves: the Spanner emulator with the schema, the
-// Pub/Sub emulator with the payouts and the reconcile topic, and both functions
-// under the functions framework, which is what runs them in the cloud. When all
-// of it answers, one line of JSON on standard output says where; help for a
+// Pub/Sub emulator with the payouts and the reconcile topic, both functions under
+// the functions framework, which is what runs them in the cloud, a fake bank (see
+// package banktest), and a scheduler that publishes to the reconcile topic. When
+// all of it answers, one line of JSON on standard output says where; help for a
 // person follows on standard error.
 //
-// The demo subcommand publishes a sample of messages, shows what became of each
-// delivery and what the ledger holds, and checks that the two agree.
+// The demo subcommand publishes a sample of messages, makes time pass for the bank
+// instructions among them, shows what became of each delivery, what the ledger
+// holds and what the bank did, and checks that these agree.
 //
 // # The way of a message
 //
-//	serve   topic -> function
-//	demo    topic -> relay -> function
+//	serve   topic -> function -> fake bank
+//	demo    topic -> relay -> function -> fake bank
 //
 // The relay is what makes the demo's redeliveries real. It hands every delivery
 // to the function and records the answer, and for chosen messages it throws the

@@ -93,6 +93,7 @@ func TestWrongUsageIsToldFromFailure(t *testing.T) {
 		{"demo now", exitUsage, "now"},
 		{"--listen 0.0.0.0:0", exitUsage, "127.0.0.1:PORT"},
 		{"--listen 8080", exitUsage, "127.0.0.1:PORT"},
+		{"--reconcile-every 0s", exitUsage, "--reconcile-every is 0s"},
 		{"--memory --listen " + l.Addr().String(), exitFailed, l.Addr().String()},
 		{"--memory --listen 127.0.0.1:0", exitFailed, "LOG_LEVEL"},
 		{"--listen 127.0.0.1:0", exitFailed, "--memory"}, // no emulator, and what works without

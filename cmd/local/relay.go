@@ -17,27 +17,29 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// answer is the function's answer to a delivery.
+// answer is SettlePayout's answer to a delivery.
 type answer struct {
-	Outcome      string             `json:"outcome"`
-	SettlementID string             `json:"settlement_id"`
-	PayloadHash  settle.PayloadHash `json:"payload_hash"`
-	AppliedAt    time.Time          `json:"applied_at"`
-	Fields       []string           `json:"fields"`
-	Reason       settle.Reason      `json:"reason"`
-	Member       string             `json:"member"`
-	Error        string             `json:"error"`
+	Outcome      string                  `json:"outcome"`
+	SettlementID string                  `json:"settlement_id"`
+	PayloadHash  settle.PayloadHash      `json:"payload_hash"`
+	AppliedAt    time.Time               `json:"applied_at"`
+	Instruction  settle.InstructionState `json:"instruction"`
+	Fields       []string                `json:"fields"`
+	Reason       settle.Reason           `json:"reason"`
+	Member       string                  `json:"member"`
+	Error        string                  `json:"error"`
 }
 
-// delivery is one attempt of the topic to deliver a message of the sample.
+// delivery is one attempt of a topic to deliver a message of the demo.
 type delivery struct {
-	row         int // of the sample, from 0
+	row         int // of the sample, or of the ticks, from 0
 	publication int // of the row, from 0
 	messageID   string
 	attempt     int // of the message, from 0
 	// lost: the function answered, and the topic was told otherwise.
 	lost   bool
 	status int
+	text   []byte // the answer as it came
 	answer answer
 	took   time.Duration // the function's time
 }
@@ -139,7 +141,7 @@ func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		r.note(m, fmt.Sprintf("none; %v", err))
 		return
 	}
-	d := delivery{messageID: id, status: status, took: time.Since(began)}
+	d := delivery{messageID: id, status: status, text: text, took: time.Since(began)}
 	if err := json.Unmarshal(text, &d.answer); err != nil {
 		d.answer.Error = "the answer is not JSON"
 	}

@@ -52,7 +52,7 @@ func (p *printer) intro(sys *system, instead replacement) {
 	if sys.pubsub != nil {
 		topic = "Pub/Sub emulator (" + sys.pubsub.Source + ")"
 	}
-	p.line("ledger: %s\ntopic:  %s\n", ledger, topic)
+	p.line("ledger: %s\ntopic:  %s\nbank:   fake, in this process\n", ledger, topic)
 }
 
 // trimLines removes what fills lines up to their width.
@@ -89,7 +89,7 @@ func right(column int) table.ColumnConfig {
 
 // deliveries prints a row for each delivery.
 func (p *printer) deliveries(rows []row, deliveries []delivery) {
-	t := newTable("Deliveries", table.Row{"message", "outcome", "reason or members", "ms"}, right(4))
+	t := newTable("Deliveries", table.Row{"message", "outcome", "reason, members or bank", "ms"}, right(4))
 	for i, d := range deliveries {
 		name := rows[d.row].Name
 		if i > 0 && deliveries[i-1].row == d.row {
@@ -99,11 +99,19 @@ func (p *printer) deliveries(rows []row, deliveries []delivery) {
 			}
 		}
 		t.AppendRow(table.Row{
-			name, d.answer.Outcome, why(d.answer.Fields, d.answer.Reason, d.answer.Member),
+			name, d.answer.Outcome, noted(d.answer),
 			fmt.Sprintf("%.1f", float64(d.took.Microseconds())/1000),
 		})
 	}
 	p.line("%s\n", t.Render())
+}
+
+// noted is what is to be said about an answer beside its outcome.
+func noted(a answer) string {
+	if a.Instruction != settle.InstructionNone && len(a.Fields) == 0 {
+		return "bank: " + string(a.Instruction)
+	}
+	return why(a.Fields, a.Reason, a.Member)
 }
 
 // why is a conflict's members, or a refusal's reason with its member.
@@ -139,7 +147,9 @@ func (p *printer) ledger(stored snapshot.Snapshot) {
 }
 
 // verdict prints the line that says whether all agree, or else every fault.
-func (p *printer) verdict(rows []row, deliveries []delivery, stored snapshot.Snapshot, faults []string) {
+func (p *printer) verdict(rows []row, happened saw, faults []string) {
+	deliveries, stored := happened.deliveries, happened.stored
+
 	for _, fault := range faults {
 		p.line("wrong: %s", fault)
 	}
@@ -153,8 +163,10 @@ func (p *printer) verdict(rows []row, deliveries []delivery, stored snapshot.Sna
 	}
 	p.line("ok: %d messages, %d deliveries: %d applied, %d duplicate, %d conflict, %d quarantined;",
 		publications(rows), len(deliveries), outcomes["applied"], outcomes["duplicate"], outcomes["conflict"], outcomes["quarantined"])
-	p.line("    %d movements and %d receipts, %d conflicts, %d in quarantine: answers, ledger and sample agree",
+	p.line("    %d movements and %d receipts, %d conflicts, %d in quarantine: answers, ledger and sample agree;",
 		len(stored.Movements), len(stored.Receipts), len(stored.Conflicts), len(stored.Quarantined))
+	p.line("    %d bank instructions, %d reversals, %d transfers at the bank: transfer by transfer they agree",
+		len(stored.Instructions), len(stored.Reversals), len(happened.atBank))
 }
 
 // byArrival sorts quarantined messages by when they first came.

@@ -36,6 +36,11 @@ type row struct {
 	// Reason and Member are those of a quarantined message.
 	Reason settle.Reason `json:"reason"`
 	Member string        `json:"member"`
+	// Way is the states that the bank instruction goes through, its last one at the
+	// end of the demo; empty for a payout that no bank pays. Sends is how often it
+	// may have reached the bank.
+	Way   []settle.InstructionState `json:"way"`
+	Sends int64                     `json:"sends"`
 }
 
 // parseSample reads a file of rows, one a line.

@@ -29,19 +29,23 @@ const maxMessageBytes = 10_000_000
 func newServe(s streams) *cobra.Command {
 	var listen string
 	var memory bool
+	var every time.Duration
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "The whole of Settle Once on one machine",
 		Long: `local runs Settle Once on this machine until it is interrupted: the Spanner
-emulator with the schema, the Pub/Sub emulator with the topics, and both functions
-under the functions framework. With --memory it needs no emulator: the ledger is
-in memory, and messages are published by HTTP.
+emulator with the schema, the Pub/Sub emulator with the topics, both functions
+under the functions framework, a fake bank, and a scheduler that has ReconcileBank
+run. With --memory it needs no emulator: the ledger is in memory, and messages are
+published by HTTP.
 
 Once everything answers it prints one line of JSON on standard output that says
 where, and then help on standard error. The function's log goes there too.
 
 The functions read their configuration from the environment (DEFAULT_CURRENCY,
-SETTLE_TIMEOUT, LOG_LEVEL); DEFAULT_CURRENCY is USD unless set.
+SETTLE_TIMEOUT, LOG_LEVEL, BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG,
+BANK_SEND_TIMEOUT, BANK_STATUS_TIMEOUT); DEFAULT_CURRENCY is USD unless set. The
+bank is always the fake one.
 
 Exit codes: 0 interrupted, 1 something failed, 2 wrong usage, 130 interrupted
 before everything was ready.`,
@@ -50,9 +54,15 @@ before everything was ready.`,
   go run ./cmd/local --memory
   go run ./cmd/local demo`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return serve(cmd.Context(), listen, memory, s) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every <= 0 {
+				return usageError{fmt.Errorf("--reconcile-every is %s; give a time above 0, such as 15s", every)}
+			}
+			return serve(cmd.Context(), listen, memory, every, s)
+		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`address` of the functions; port 0 for a free one")
+	cmd.Flags().DurationVar(&every, "reconcile-every", 15*time.Second, "`time` between two runs of ReconcileBank")
 	cmd.Flags().BoolVar(&memory, "memory", false, "no emulators: ledger and topic in this process")
 	return cmd
 }
@@ -64,6 +74,7 @@ type ready struct {
 	SettleURL           string `json:"settle_url"`
 	ReconcileURL        string `json:"reconcile_url"`
 	PublishURL          string `json:"publish_url,omitzero"`
+	BankURL             string `json:"bank_url"`
 	SpannerEmulatorHost string `json:"spanner_emulator_host,omitzero"`
 	SpannerRESTURL      string `json:"spanner_rest_url,omitzero"`
 	Database            string `json:"database,omitzero"`
@@ -71,7 +82,7 @@ type ready struct {
 	Topic               string `json:"topic,omitzero"`
 }
 
-func serve(ctx context.Context, listen string, memory bool, s streams) (err error) {
+func serve(ctx context.Context, listen string, memory bool, every time.Duration, s streams) (err error) {
 	// Before anything that takes time: a port in use is the likeliest fault.
 	l, err := listenLocal(ctx, listen)
 	if err != nil {
@@ -84,14 +95,19 @@ func serve(ctx context.Context, listen string, memory bool, s streams) (err erro
 		fixed:    map[string]string{},
 		defaults: map[string]string{config.EnvDefaultCurrency: "USD"},
 	}
+	if err := sys.startBank(ctx); err != nil {
+		return err
+	}
 	start := sys.startOnEmulators
 	if memory {
 		start = sys.startInMemory
 	}
-	line, err := start(ctx, listen, env, s)
+	line, ticks, err := start(ctx, listen, env, s)
 	if err != nil {
 		return err
 	}
+	sys.schedule(ctx, every, ticks, event.NewLogger(s.err, sys.cfg.LogLevel))
+	line.Ready, line.BankURL = true, sys.bankURL
 	if err := announce(line, s); err != nil {
 		return err
 	}
@@ -107,27 +123,30 @@ func projectID() string {
 	return "local-" + strings.ToLower(rand.Text()[:12])
 }
 
-func (sys *system) startOnEmulators(ctx context.Context, listen string, env environment, s streams) (ready, error) {
+// startOnEmulators returns the topic of the scheduler's ticks beside the ready
+// line.
+func (sys *system) startOnEmulators(ctx context.Context, listen string, env environment, s streams) (ready, topic, error) {
 	if err := sys.startSpanner(ctx); err != nil {
-		return ready{}, orInMemory(err)
+		return ready{}, nil, orInMemory(err)
 	}
 	if err := sys.startPubSub(ctx); err != nil {
-		return ready{}, orInMemory(err)
+		return ready{}, nil, orInMemory(err)
 	}
 	if err := sys.startFunctions(ctx, listen, env, s); err != nil {
-		return ready{}, err
+		return ready{}, nil, err
 	}
 	base := sys.functions.base
 	for id, path := range map[string]string{topicPayouts: pathSettle, topicReconcile: pathReconcile} {
 		if err := sys.subscribe(ctx, id, base+path, serveRetries); err != nil {
-			return ready{}, err
+			return ready{}, nil, err
 		}
 	}
+	ticks, err := sys.openTopic(ctx, topicReconcile)
 	return ready{
-		Ready: true, SettleURL: base + pathSettle, ReconcileURL: base + pathReconcile,
+		SettleURL: base + pathSettle, ReconcileURL: base + pathReconcile,
 		SpannerEmulatorHost: sys.spanner.GRPC, SpannerRESTURL: sys.spanner.REST, Database: sys.database,
 		PubSubEmulatorHost: sys.pubsub.Host, Topic: sys.topicName(topicPayouts),
-	}, nil
+	}, ticks, err
 }
 
 // orInMemory adds to the error of a missing emulator what also works without.
@@ -138,18 +157,18 @@ func orInMemory(err error) error {
 	return err
 }
 
-func (sys *system) startInMemory(ctx context.Context, listen string, env environment, s streams) (ready, error) {
-	sys.memory = memstore.New(time.Now)
+// startInMemory is startOnEmulators without them.
+func (sys *system) startInMemory(ctx context.Context, listen string, env environment, s streams) (ready, topic, error) {
+	sys.memory = memstore.New(sys.clock.Now)
 	if err := sys.startFunctions(ctx, listen, env, s); err != nil {
-		return ready{}, err
+		return ready{}, nil, err
 	}
 	base := sys.functions.base
-	t := sys.openMemoryTopic(ctx, topicPayouts, base+pathSettle, serveRetries, event.NewLogger(s.err, sys.cfg.LogLevel))
+	log := event.NewLogger(s.err, sys.cfg.LogLevel)
+	t := sys.openMemoryTopic(ctx, topicPayouts, base+pathSettle, serveRetries, log)
 	sys.functions.mux.Handle(http.MethodPost+" "+pathPublish, publishHandler(t))
-	return ready{
-		Ready: true, Memory: true,
-		SettleURL: base + pathSettle, ReconcileURL: base + pathReconcile, PublishURL: base + pathPublish,
-	}, nil
+	line := ready{Memory: true, SettleURL: base + pathSettle, ReconcileURL: base + pathReconcile, PublishURL: base + pathPublish}
+	return line, sys.openMemoryTopic(ctx, topicReconcile, base+pathReconcile, serveRetries, log), nil
 }
 
 // publishHandler publishes the body of a request, as it is.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/pubsub/v2"
 	admin "cloud.google.com/go/pubsub/v2/apiv1"
@@ -16,6 +17,7 @@ import (
 	"cloud.google.com/go/spanner"
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/go-json-experiment/json"
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -24,6 +26,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 )
@@ -74,30 +78,43 @@ func publishTo(t *testing.T, line ready, data string) {
 	}
 }
 
-// awaitMovement returns the ledger once it holds the movement.
-func awaitMovement(t *testing.T, line ready, settlementID string) (stored snapshot.Snapshot) {
+// databaseOf opens the program's database.
+func databaseOf(t *testing.T, line ready) *spanner.Client {
 	t.Helper()
 	cfg := spanner.ClientConfig{DisableNativeMetrics: true}
 	client, err := spanner.NewClientWithConfig(t.Context(), line.Database, cfg, emulatorAt(line.SpannerEmulatorHost)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	eventually(t, "the movement of "+settlementID, func() bool {
+	return client
+}
+
+// await returns the ledger once it holds what is asked for.
+func await(t *testing.T, client *spanner.Client, what string, holds func(snapshot.Snapshot) bool) (stored snapshot.Snapshot) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		var err error
 		if stored, err = readback.Read(t.Context(), client); err != nil {
 			t.Fatal(err)
 		}
-		return stored.Movement(settlementID) != nil
+		return holds(stored)
 	})
 	return stored
 }
 
 func post(t *testing.T, url, body string) (code int, answer string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	return request(t, http.MethodPost, url, body)
+}
+
+// request makes a request, with the token that the fake bank wants.
+func request(t *testing.T, method, url, body string) (code int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Authorization", "Bearer "+bankToken)
 	resp, err := loopback.Do(req)
 	if err != nil {
 		t.Fatal(err)
@@ -114,13 +131,58 @@ func post(t *testing.T, url, body string) (code int, answer string) {
 func settleOne(t *testing.T, line ready) {
 	t.Helper()
 	publishTo(t, line, samplePayout)
-	stored := awaitMovement(t, line, "stl-8472")
+	client := databaseOf(t, line)
+	defer client.Close()
+	stored := await(t, client, "the movement", func(s snapshot.Snapshot) bool { return s.Movement("stl-8472") != nil })
 	m := stored.Movement("stl-8472")
 	if m.AccountID != "reserve-claims" || m.AmountCents != 4731 || m.Currency != "USD" || len(stored.Violations(false)) > 0 {
 		t.Errorf("movement %+v, violations %q", m, stored.Violations(false))
 	}
 	if code, answer := post(t, line.ReconcileURL, "{}"); code != http.StatusOK || !strings.Contains(answer, `"due":0`) {
 		t.Errorf("ReconcileBank answered %d %s", code, answer)
+	}
+}
+
+// atBank returns the fake bank's ledger.
+func atBank(t *testing.T, line ready) (ledger banktest.AdminLedger) {
+	t.Helper()
+	code, text := request(t, http.MethodGet, line.BankURL+"/admin/ledger", "")
+	if err := json.Unmarshal([]byte(text), &ledger); err != nil || code != http.StatusOK {
+		t.Fatalf("the bank's ledger: %d %s", code, text)
+	}
+	return ledger
+}
+
+// payOne has the bank pay one payout, and lets the scheduler's ticks do the rest.
+func payOne(t *testing.T, line ready) {
+	t.Helper()
+	client := databaseOf(t, line)
+	defer client.Close()
+	reaches := func(state settle.InstructionState) snapshot.Snapshot {
+		return await(t, client, string(state), func(s snapshot.Snapshot) bool {
+			return len(s.Instructions) == 1 && s.Instructions[0].State == state
+		})
+	}
+	publishTo(t, line, bankPayout)
+	reaches(settle.InstructionAccepted)
+	if err := makeOlder(t.Context(), client, 20*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	reaches(settle.InstructionConfirmed)
+	key := settle.InstructionKey(bankID).String()
+	if code, text := post(t, line.BankURL+"/admin/status", `{"client_reference":"`+key+`","status":"RETURNED"}`); code != http.StatusNoContent {
+		t.Errorf("moving the transfer was answered %d %s", code, text)
+	}
+	if err := makeOlder(t.Context(), client, 48*time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	stored := reaches(settle.InstructionReturned)
+	if r := reversalOf(stored, bankID); r == nil || r.AmountCents != 18250 || len(stored.Violations(false)) > 0 {
+		t.Errorf("reversal %+v, violations %q", r, stored.Violations(false))
+	}
+	ledger := atBank(t, line)
+	if len(ledger.Transfers) != 1 || len(ledger.Violations) > 0 || ledger.Transfers[0].Key != key || ledger.Transfers[0].AmountMinor != 18250 {
+		t.Errorf("the bank's ledger: %+v", ledger)
 	}
 }
 
@@ -138,18 +200,25 @@ func end(t *testing.T, cmd *exec.Cmd, signal os.Signal) {
 func TestServeOnEmulatorsOfItsOwn(t *testing.T) {
 	t.Parallel()
 	// A target would make the framework serve that one only, at another path.
-	cmd, line, errOut := start(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort)
+	cmd, line, errOut := start(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort, "--reconcile-every", "200ms")
 	settleOne(t, line)
+	payOne(t, line)
 	end(t, cmd, syscall.SIGINT)
 	for _, address := range []string{
 		line.SpannerEmulatorHost, strings.TrimPrefix(line.SpannerRESTURL, "http://"), line.PubSubEmulatorHost,
+		strings.TrimPrefix(line.BankURL, "http://"),
 		strings.TrimSuffix(strings.TrimPrefix(line.SettleURL, "http://"), pathSettle),
 	} {
 		wantRefused(t, address)
 	}
-	help := "PUBSUB_EMULATOR_HOST=" + line.PubSubEmulatorHost + " go run ./cmd/settlectl publish FILE --topic " + line.Topic
-	if !strings.Contains(errOut(), help) {
-		t.Errorf("standard error lacks %q", help)
+	publish := "PUBSUB_EMULATOR_HOST=" + line.PubSubEmulatorHost + " go run ./cmd/settlectl publish "
+	for _, help := range []string{
+		publish + "FILE --topic " + line.Topic, publish + "- --topic " + line.Topic, "echo '" + bankPayout,
+		"' " + line.BankURL + "/admin/ledger\n", "' " + line.BankURL + "/admin/status ", "cp-answer-lost, ",
+	} {
+		if !strings.Contains(errOut(), help) {
+			t.Errorf("standard error lacks %q", help)
+		}
 	}
 }
 
@@ -203,6 +272,10 @@ func TestServeInMemory(t *testing.T) {
 		_, text := post(t, line.SettleURL, probe)
 		return strings.Contains(text, `"outcome":"duplicate"`)
 	})
+	if code, text := post(t, line.PublishURL, bankPayout); code != http.StatusOK {
+		t.Errorf("published: %d %s", code, text)
+	}
+	eventually(t, "the transfer", func() bool { return len(atBank(t, line).Transfers) == 1 })
 	if code, _ := post(t, line.PublishURL, strings.Repeat(" ", maxMessageBytes+1)); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a message too large for Pub/Sub was answered %d", code)
 	}

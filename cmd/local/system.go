@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
 
 	"cloud.google.com/go/spanner"
+	adminapi "cloud.google.com/go/spanner/admin/database/apiv1"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/settle/memstore"
 	"github.com/settleonce/settleonce/internal/snapshot"
@@ -21,13 +24,17 @@ import (
 // closeLimit bounds each step of the end that waits for somebody else.
 const closeLimit = 10 * time.Second
 
-// system is what runs: the ledger in Spanner or in memory, the functions, and
-// the Pub/Sub emulator if there is one. A part that was not started is nil.
+// system is what runs: the ledger in Spanner or in memory, the functions, the fake
+// bank, and the Pub/Sub emulator if there is one. A part that was not started is
+// nil.
 type system struct {
 	spanner  *emulator.Spanner
 	database string
 	memory   *memstore.Store // instead of spanner
 	pubsub   *emulator.PubSub
+	bank     *banktest.Bank
+	bankURL  string
+	clock    clock // of the bank and of what is in memory
 	// project is where the topics are.
 	project   string
 	cfg       config.Config
@@ -79,12 +86,11 @@ func (sys *system) startSpanner(ctx context.Context) error {
 	}
 	sys.spanner = started
 	sys.onClose(func(context.Context) error { return started.Close() }) //nolint:contextcheck // it has a limit of its own
-	statements, err := schema.Statements()
-	if err != nil {
+	name := "projects/" + sys.project + "/instances/local/databases/settleonce"
+	if sys.database, err = started.CreateDatabase(ctx, name, nil); err != nil {
 		return err
 	}
-	name := "projects/" + sys.project + "/instances/local/databases/settleonce"
-	if sys.database, err = started.CreateDatabase(ctx, name, statements); err != nil {
+	if err := applySchema(ctx, started, name); err != nil {
 		return err
 	}
 	if started.Source == config.EnvEmulatorHost { // it is not ours and goes on
@@ -93,20 +99,33 @@ func (sys *system) startSpanner(ctx context.Context) error {
 	return nil
 }
 
-// startFunctions serves the functions on listen: under the functions framework
-// where there is a database, and on the store in memory otherwise.
+// applySchema brings the new database to the schema in the way that a deployed
+// one is.
+func applySchema(ctx context.Context, e *emulator.Spanner, database string) error {
+	admin, err := adminapi.NewDatabaseAdminClient(ctx, e.ClientOptions()...)
+	if err != nil {
+		return fmt.Errorf("apply schema: %w", err)
+	}
+	defer admin.Close()
+	return schema.Apply(ctx, admin, database)
+}
+
+// startFunctions serves the functions on listen, with the fake bank: under the
+// functions framework where there is a database, and on the store in memory
+// otherwise.
 func (sys *system) startFunctions(ctx context.Context, listen string, env environment, s streams) error {
 	if sys.memory == nil {
 		env.fixed[config.EnvDatabase], env.fixed[config.EnvEmulatorHost] = sys.database, sys.spanner.GRPC
 	} else {
 		env.fixed[config.EnvDatabase] = "projects/memory/instances/memory/databases/memory" // it is required
 	}
+	maps.Copy(env.fixed, sys.bankVariables())
 	var err error
 	if sys.cfg, err = config.FromEnv(env.lookup); err != nil {
 		return err
 	}
 	if sys.memory != nil {
-		sys.functions, err = serveInMemory(ctx, listen, sys.memory, sys.cfg, s)
+		sys.functions, err = sys.serveInMemory(ctx, listen, s)
 	} else if err = env.export(); err == nil {
 		sys.functions, err = serveFramework(ctx, listen)
 	}
@@ -122,13 +141,22 @@ func (sys *system) read(ctx context.Context) (snapshot.Snapshot, error) {
 	if sys.memory != nil {
 		return sys.memory.Snapshot(), nil
 	}
-	cfg := spanner.ClientConfig{DisableNativeMetrics: true}
-	client, err := spanner.NewClientWithConfig(ctx, sys.database, cfg, sys.spanner.ClientOptions()...)
+	client, err := sys.openDatabase(ctx)
 	if err != nil {
-		return snapshot.Snapshot{}, fmt.Errorf("open %s: %w", sys.database, err)
+		return snapshot.Snapshot{}, err
 	}
 	defer client.Close()
 	return readback.Read(ctx, client)
+}
+
+// openDatabase returns a client of its own for the database.
+func (sys *system) openDatabase(ctx context.Context) (*spanner.Client, error) {
+	cfg := spanner.ClientConfig{DisableNativeMetrics: true}
+	client, err := spanner.NewClientWithConfig(ctx, sys.database, cfg, sys.spanner.ClientOptions()...)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", sys.database, err)
+	}
+	return client, nil
 }
 
 // wait returns nil when ctx is done, and an error when a part ends before that.

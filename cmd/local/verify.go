@@ -11,25 +11,29 @@ import (
 	"github.com/settleonce/settleonce/internal/snapshot"
 )
 
-// verify compares three accounts of what happened: what the sample expects, what
-// the function answered, and what the ledger holds. Each fault is a line.
-func verify(rows []row, deliveries []delivery, stored snapshot.Snapshot) []string {
-	v := &verification{rows: rows, deliveries: deliveries, stored: stored}
+// verify compares four accounts of what happened: what the sample expects, what
+// the functions answered, what the ledger holds, and what the bank did. Each fault
+// is a line.
+func verify(rows []row, happened saw) []string {
+	v := &verification{rows: rows, saw: happened}
 	v.answersAgainstSample()
 	v.answersAgainstLedger()
 	v.ledgerAgainstSample()
 	v.countsAgainstAnswers()
-	for _, violation := range stored.Violations(false) {
+	v.instructionsAgainstSample()
+	v.instructionsAgainstBank()
+	v.reconciliationsWentWell()
+	for _, violation := range v.stored.Violations(false) {
 		v.fault("ledger: %s", violation)
 	}
 	return v.faults
 }
 
 type verification struct {
-	rows       []row
-	deliveries []delivery
-	stored     snapshot.Snapshot
-	faults     []string
+	saw
+
+	rows   []row
+	faults []string
 }
 
 func (v *verification) fault(format string, args ...any) {
@@ -106,6 +110,7 @@ func (v *verification) ledgerAgainstSample() {
 			AccountID    string `json:"account_id"`
 			AmountCents  int64  `json:"amount_cents"`
 			Currency     string `json:"currency"`
+			Creditor     string `json:"creditor_account"`
 			Reference    string `json:"reference"`
 		}{Currency: "USD"}
 		if err := json.Unmarshal(r.Data, &want); err != nil {
@@ -117,7 +122,7 @@ func (v *verification) ledgerAgainstSample() {
 		case got == nil:
 			v.fault("%q: the ledger has no movement of %q", r.Name, want.SettlementID)
 		case got.AccountID != want.AccountID || got.AmountCents != want.AmountCents || got.Currency != want.Currency ||
-			got.Reference != want.Reference || got.CreditorAccount != "":
+			got.Reference != want.Reference || got.CreditorAccount != want.Creditor:
 			v.fault("%q: the ledger's movement of %q is not what the message says", r.Name, want.SettlementID)
 		}
 	}

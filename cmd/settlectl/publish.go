@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"net"
 	"os"
 	"os/signal"
 	"strings"
@@ -110,6 +111,9 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 	}
 	defer func() { _ = input.Close() }() // nothing was written
 
+	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
+		return err
+	}
 	// The client outlives an interruption, to have the answers that are due.
 	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
 	if err != nil {
@@ -145,6 +149,21 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 			name, topic, run.sum.Failed, run.sum.Published+run.sum.Failed)}
 	}
 	return nil
+}
+
+// emulatorAnswers checks, where an emulator is named, that somebody listens there:
+// the client would try for a minute before it says that nobody does.
+func emulatorAnswers(ctx context.Context, host string) error {
+	if host == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+	if err != nil {
+		return failf("PUBSUB_EMULATOR_HOST is %q: %w; give the host:port of an emulator that runs, such as the one that 'make run' prints", host, err)
+	}
+	return conn.Close()
 }
 
 // fileSize returns the size of a regular file, and 0 for anything else.

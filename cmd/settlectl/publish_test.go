@@ -301,3 +301,17 @@ func TestPublishBoundsWhatIsOnItsWayAndCountsItWhenInterrupted(t *testing.T) {
 		t.Errorf("standard error has no %q:\n%s", want, errOut.String())
 	}
 }
+
+func TestPublishNamesAnEmulatorThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	for _, host := range []string{"foo", "127.0.0.1:1"} {
+		var out, errOut bytes.Buffer
+		code := run(t.Context(), []string{"publish", "-", "--topic", "projects/p/topics/t"}, streams{
+			in: strings.NewReader("{}\n"), out: &out, err: &errOut,
+			getenv: func(string) string { return host },
+		})
+		if code != exitError || !strings.Contains(errOut.String(), host) {
+			t.Errorf("%s: exit %d, %s", host, code, &errOut)
+		}
+	}
+}
