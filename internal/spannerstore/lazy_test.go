@@ -48,7 +48,7 @@ func TestLazyKeepsAClientThatWorks(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fault = func(int) fault {
-		return fault{err: status.FromContextError(context.Canceled).Err(), lose: true, then: cancel}
+		return fault{err: status.Error(codes.DeadlineExceeded, "late"), lose: true, then: cancel}
 	}
 	if _, err := lazy.Settle(ctx, storetest.NewSettlement(t, other)); err == nil {
 		t.Error("settled for a caller that is gone")
