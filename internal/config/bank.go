@@ -18,13 +18,24 @@ const (
 	minBankTimeout   = time.Second
 )
 
+// bankVariables are those that mean nothing without BANK_URL.
+var bankVariables = [...]string{
+	EnvBankToken, EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout,
+}
+
 // bank reads the bank's configuration; nil where there is no BANK_URL. The
 // profile gives what a variable does not.
 func (e *environment) bank() *bank.Config {
 	url, set := e.get(EnvBankURL)
 	if !set {
+		for _, name := range bankVariables {
+			if _, set := e.get(name); set {
+				e.fault("%s is set and %s is not; set %s, or neither", name, EnvBankURL, EnvBankURL)
+			}
+		}
 		return nil
 	}
+	before := len(e.faults)
 	token, _ := e.get(EnvBankToken)
 	profile := e.profile()
 	profile.KeyLifetime = e.duration(EnvBankKeyLifetime, profile.KeyLifetime, minKeyLifetime, maxKeyLifetime, "")
@@ -33,6 +44,9 @@ func (e *environment) bank() *bank.Config {
 		BaseURL: url, Token: bank.Secret(token), Profile: profile,
 		SendTimeout:   e.duration(EnvBankSendTimeout, bank.DefaultSendTimeout, minBankTimeout, bank.MaxTimeout, ""),
 		StatusTimeout: e.duration(EnvBankStatusTimeout, bank.DefaultStatusTimeout, minBankTimeout, bank.MaxTimeout, ""),
+	}
+	if len(e.faults) > before {
+		return c // its values are not the ones that were meant
 	}
 	checked := *c
 	checked.Now = func() time.Time { return time.Time{} } // the clock is not configuration

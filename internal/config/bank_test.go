@@ -10,9 +10,22 @@ import (
 
 func TestNoBank(t *testing.T) {
 	t.Parallel()
-	c, err := fromMap(map[string]string{EnvBankToken: "token", EnvBankSendTimeout: "soon"})
+	c, err := fromMap(map[string]string{})
 	if err != nil || c.Bank != nil {
 		t.Errorf("bank %+v, %v; without %s there is none", c.Bank, err, EnvBankURL)
+	}
+	for _, name := range bankVariables {
+		if _, err := fromMap(map[string]string{name: "1m"}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s without %s: %v", name, EnvBankURL, err)
+		}
+	}
+}
+
+func TestADeliveryFitsIntoAnAckDeadline(t *testing.T) {
+	t.Parallel()
+	_, err := fromMap(map[string]string{EnvBankURL: "https://bank.example", EnvSettleTimeout: "9m", EnvBankSendTimeout: "50s"})
+	if err == nil || !strings.Contains(err.Error(), "ack deadline") {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -37,18 +50,26 @@ func TestBankFromTheProfileAndTheEnvironment(t *testing.T) {
 func TestFaultsOfTheBank(t *testing.T) {
 	t.Parallel()
 	_, err := fromMap(map[string]string{
-		EnvBankURL: "http://bank.example", EnvBankToken: "a secret", EnvBankProfile: "/does/not/exist",
+		EnvBankURL: "https://bank.example", EnvBankToken: "a secret", EnvBankProfile: "/does/not/exist",
 		EnvBankKeyLifetime: "forever", EnvBankVisibilityLag: "2h", EnvBankSendTimeout: "1m", EnvBankStatusTimeout: "0s",
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, name := range []string{EnvBankURL, EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout} {
+	for _, name := range []string{EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}
 	}
 	if strings.Contains(err.Error(), "a secret") {
 		t.Errorf("the token stands in:\n%v", err)
+	}
+}
+
+func TestTheBanksOwnCheckIsReported(t *testing.T) {
+	t.Parallel()
+	_, err := fromMap(map[string]string{EnvBankURL: "http://bank.example", EnvBankToken: "a secret"})
+	if err == nil || !strings.Contains(err.Error(), EnvBankURL) || strings.Contains(err.Error(), "a secret") {
+		t.Errorf("error %v", err)
 	}
 }

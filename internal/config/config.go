@@ -87,10 +87,30 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		EmulatorHost: env.emulator(),
 		Bank:         env.bank(),
 	}
+	env.checkDelivery(c)
 	if len(env.faults) > 0 {
 		return Config{}, fmt.Errorf("read configuration from the environment:\n%w", errors.Join(env.faults...))
 	}
 	return c, nil
+}
+
+// maxAckDeadline is the longest ack deadline of a Pub/Sub subscription, and
+// recording what is added to a delivery for storing what the bank said.
+const (
+	maxAckDeadline = 10 * time.Minute
+	recording      = 20 * time.Second
+)
+
+// checkDelivery refuses time limits that together let a delivery outlast every
+// ack deadline: it would be delivered again while it still works.
+func (e *environment) checkDelivery(c Config) {
+	if c.Bank == nil {
+		return
+	}
+	if all := c.SettleTimeout + c.Bank.StatusTimeout + c.Bank.SendTimeout + recording; all >= maxAckDeadline {
+		e.fault("%s, %s and %s with %v for recording are %v together; expected less than %v, the longest ack deadline",
+			EnvSettleTimeout, EnvBankStatusTimeout, EnvBankSendTimeout, recording, all, maxAckDeadline)
+	}
 }
 
 // environment reads variables and gathers the faults.
