@@ -73,7 +73,8 @@ func rawMessage(body []byte) []byte {
 	var push struct {
 		Message jsontext.Value `json:"message"`
 	}
-	if err := json.Unmarshal(body, &push); err != nil {
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err := json.Unmarshal(body, &push, lenient); err != nil {
 		return nil
 	}
 	return push.Message

@@ -278,6 +278,10 @@ func TestRedeliveriesOfWhatIsNoMessageAreTheSame(t *testing.T) {
 	if identity(bad+"1}") != identity(bad+"2}") {
 		t.Error("another attempt is another message")
 	}
+	const twice = `{"message":{"messageId":"7","data":"","data":""},"subscription":"s","deliveryAttempt":`
+	if identity(twice+"1}") != identity(twice+"2}") {
+		t.Error("another attempt with a member twice is another message")
+	}
 	if identity(bad+"1}") == identity(strings.Replace(bad, "%%%", "%%", 1)+"1}") {
 		t.Error("other data is the same message")
 	}

@@ -49,6 +49,8 @@ func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // reconcileAnswer is the answer to a run, and the log's line: the summary, or an
 // error.
 type reconcileAnswer struct {
+	status int // zero: 500 with an error, else 200
+
 	Due             int                             `json:"due"`
 	States          map[settle.InstructionState]int `json:"states,omitempty"`
 	Skipped         int                             `json:"skipped,omitzero"`
@@ -79,9 +81,13 @@ func (a reconcileAnswer) attrs() []slog.Attr {
 }
 
 func (a reconcileAnswer) write(w http.ResponseWriter) {
-	status := http.StatusOK
-	if a.Error != "" {
+	status := a.status
+	switch {
+	case status != 0:
+	case a.Error != "":
 		status = http.StatusInternalServerError
+	default:
+		status = http.StatusOK
 	}
 	body, err := json.Marshal(a, json.Deterministic(true))
 	if err != nil {
@@ -116,6 +122,10 @@ func (h *ReconcileHandler) reconcile(ctx context.Context, began time.Time) recon
 	switch {
 	case err == nil:
 		h.Log.LogAttrs(ctx, slog.LevelInfo, "reconciled", attrs...)
+		return a
+	case errors.Is(ctx.Err(), context.Canceled):
+		h.Log.LogAttrs(ctx, slog.LevelInfo, "reconciler stopped", append(attrs, slog.String("error", err.Error()))...)
+		a.status, a.Error = http.StatusServiceUnavailable, textDraining
 		return a
 	case errors.Is(err, settle.ErrNoBank):
 		a.Error = "bank instructions are due and no bank is configured"

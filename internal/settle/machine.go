@@ -132,6 +132,10 @@ func (p Policy) Claim(in Instruction, owner string, now time.Time) (Change, erro
 		return Change{}, ErrNotDue
 	}
 	next := in
+	if !in.LeaseUntil.IsZero() && in.Sends > 0 {
+		// The holder died. If it was sending, it may have begun as late as this.
+		next.LastSentAt = later(in.LastSentAt, in.LeaseUntil.Add(-p.SendTimeout))
+	}
 	hold(&next, owner, now)
 	if plan == PlanAsk {
 		return Change{Write: true, Next: next, Follow: PlanAsk}, nil
@@ -188,19 +192,33 @@ func (p Policy) countSend(next *Instruction, now time.Time) {
 	}
 }
 
+// Span is the time that an exchange with the bank took. What the bank said was
+// true at some moment of it, so each rule counts from the end that makes it wait
+// longer.
+type Span struct{ Began, Ended time.Time }
+
 // Sent works out the change that a send's result makes.
-func (p Policy) Sent(in Instruction, r SendResult, now time.Time) (Change, error) {
-	return p.observe(in, r.observation(), CauseAnswer, r.Class.String(), r.Answer, now)
+func (p Policy) Sent(in Instruction, r SendResult, took Span) (Change, error) {
+	in.LastSentAt = later(in.LastSentAt, took.Began) // the claim may have waited for its commit
+	return p.observe(in, r.observation(), CauseAnswer, r.Class.String(), r.Answer, took)
 }
 
 // Asked works out the change that an answer of the status API makes.
-func (p Policy) Asked(in Instruction, r StatusResult, now time.Time) (Change, error) {
-	return p.observe(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, now)
+func (p Policy) Asked(in Instruction, r StatusResult, took Span) (Change, error) {
+	return p.observe(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, took)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // observe looks the transition up and works out everything that goes with it.
-func (p Policy) observe(in Instruction, saw observation, cause, word string, answer BankAnswer, now time.Time) (Change, error) {
-	t, ok := p.transition(in, saw, now)
+func (p Policy) observe(in Instruction, saw observation, cause, word string, answer BankAnswer, took Span) (Change, error) {
+	now := took.Ended
+	t, ok := p.transition(in, saw, took)
 	if !ok {
 		return Change{}, fmt.Errorf("instruction of settlement %q: %s %s cannot be seen in state %s", in.SettlementID, cause, word, in.State)
 	}
@@ -215,7 +233,11 @@ func (p Policy) observe(in Instruction, saw observation, cause, word string, ans
 		next.BankStatus = answer.Status
 	}
 	if t.then != nil {
-		t.then(p, &next, now)
+		t.then(p, &next, took)
+	}
+	if t.resend && answer.RetryAfter > 0 {
+		t.resend, t.note = false, "not found twice: sending the same key and bytes again when the bank wants to be asked"
+		next.SendDeferred = true
 	}
 	change := Change{
 		Write: true, Level: t.level(in, saw, answer),
@@ -225,7 +247,7 @@ func (p Policy) observe(in Instruction, saw observation, cause, word string, ans
 	}
 	enter(&next, in.State, saw, now)
 	next.NextCheckAt = p.nextCheck(next, saw, answer, now)
-	if t.resend && answer.RetryAfter == 0 { // a bank that asks to wait is asked again first
+	if t.resend {
 		hold(&next, in.Owner, now)
 		p.countSend(&next, now)
 		change.Follow = PlanSend
@@ -247,9 +269,9 @@ func (t transition) level(in Instruction, saw observation, answer BankAnswer) sl
 	return slog.LevelInfo
 }
 
-func (p Policy) transition(in Instruction, saw observation, now time.Time) (transition, bool) {
+func (p Policy) transition(in Instruction, saw observation, took Span) (transition, bool) {
 	for _, t := range transitions {
-		if t.from == in.State && t.on == saw && (t.guard == nil || t.guard(p, in, now)) {
+		if t.from == in.State && t.on == saw && (t.guard == nil || t.guard(p, in, took)) {
 			return t, true
 		}
 	}

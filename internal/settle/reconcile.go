@@ -60,7 +60,9 @@ func (r *Reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
 	run := Reconciled{States: map[InstructionState]int{}}
 	tried := map[string]bool{}
 	for more := true; more; {
-		due, err := r.Store.Due(ctx, r.Now(), r.Limit)
+		// Those that failed are still due and must not stand in the way of others.
+		limit := r.Limit + len(tried)
+		due, err := r.Store.Due(ctx, r.Now(), limit)
 		if err != nil {
 			return run, fmt.Errorf("reconcile: %w", err)
 		}
@@ -73,7 +75,7 @@ func (r *Reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
 			return run, fmt.Errorf("reconcile %d bank instructions: %w", len(todo), ErrNoBank)
 		}
 		r.steps(ctx, todo, &run)
-		more = len(todo) > 0 && len(due) == r.Limit && run.Left == 0
+		more = len(todo) > 0 && len(due) == limit && run.Left == 0
 	}
 	return r.withBacklog(ctx, run)
 }

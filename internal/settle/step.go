@@ -12,6 +12,11 @@ import (
 // depend on who waits: what the bank said must not be lost because a caller left.
 const recordTimeout = 10 * time.Second
 
+// claimTimeout bounds the whole of a step's waiting for the store before and
+// between its exchanges. A claim that was begun is not given up because a caller
+// left: it can have counted a send.
+const claimTimeout = lease
+
 // LevelCritical is the level of what somebody has to look at now.
 const LevelCritical = slog.LevelError + 4
 
@@ -42,6 +47,8 @@ type Stepper struct {
 // the instruction and counts the send, the second records what was seen.
 func (s *Stepper) Step(ctx context.Context, settlementID string) (InstructionState, error) {
 	owner, now := s.NewID(), s.now()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
+	defer cancel()
 	held, err := s.Store.ChangeInstruction(ctx, settlementID, func(in Instruction) (Change, error) {
 		return s.Policy.Claim(in, owner, now)
 	})
@@ -116,13 +123,16 @@ func (s *Stepper) exchange(ctx context.Context, held Change) (Change, error) {
 // ask makes the one exchange of the plan and works out what it changes.
 func (s *Stepper) ask(ctx context.Context, held Change) (Change, error) {
 	in := held.Next
+	took := Span{Began: s.now()}
 	switch held.Follow {
 	case PlanSend:
 		r := s.Bank.Send(ctx, SendRequest{Transfer: in.Transfer, Body: in.Body, EarlierMayHaveReached: in.Sends > 1})
-		return s.Policy.Sent(in, r, s.now())
+		took.Ended = s.now()
+		return s.Policy.Sent(in, r, took)
 	case PlanAsk:
 		r := s.Bank.Status(ctx, StatusRequest{Transfer: in.Transfer})
-		return s.Policy.Asked(in, r, s.now())
+		took.Ended = s.now()
+		return s.Policy.Asked(in, r, took)
 	case PlanNothing:
 	}
 	return Change{}, fmt.Errorf("exchange without a plan (%d)", held.Follow)

@@ -70,9 +70,9 @@ func (r StatusResult) observation() observation {
 type transition struct {
 	from  InstructionState
 	on    observation
-	guard func(p Policy, in Instruction, now time.Time) bool // nil: always
+	guard func(p Policy, in Instruction, took Span) bool // nil: always
 	to    InstructionState
-	then  func(p Policy, next *Instruction, now time.Time) // nil: nothing beside the state
+	then  func(p Policy, next *Instruction, took Span) // nil: nothing beside the state
 	// resend lets the same step send again, with the same key and body.
 	resend bool
 	// critical marks what must never happen: somebody has to look now.
@@ -143,22 +143,22 @@ var transitions = []transition{
 }
 
 // outOfPatience holds 7 days after the instruction was created.
-func outOfPatience(_ Policy, in Instruction, now time.Time) bool {
-	return !now.Before(in.CreatedAt.Add(giveUpAfter))
+func outOfPatience(_ Policy, in Instruction, took Span) bool {
+	return !took.Ended.Before(in.CreatedAt.Add(giveUpAfter))
 }
 
 // keyForgotten holds once the bank may have forgotten the key: not found then
 // proves nothing, and sending again could be a second transfer.
-func keyForgotten(_ Policy, in Instruction, now time.Time) bool {
-	return !in.ResendNotAfter.IsZero() && !now.Before(in.ResendNotAfter)
+func keyForgotten(_ Policy, in Instruction, took Span) bool {
+	return !in.ResendNotAfter.IsZero() && !took.Ended.Before(in.ResendNotAfter)
 }
 
 // mayResend holds when not found was seen before, at least the visibility lag
 // ago, and there were fewer resends than allowed. keyForgotten comes before it in
 // the table.
-func mayResend(p Policy, in Instruction, now time.Time) bool {
-	seenBefore := !in.NotFoundSince.IsZero() && !now.Before(in.NotFoundSince.Add(p.lag()))
-	return seenBefore && p.sendIsOver(in, now) && in.Sends <= maxResends
+func mayResend(p Policy, in Instruction, took Span) bool {
+	seenBefore := !in.NotFoundSince.IsZero() && !took.Began.Before(in.NotFoundSince.Add(p.lag()))
+	return seenBefore && p.sendIsOver(in, took.Began) && in.Sends <= maxResends
 }
 
 // sendIsOver holds when the latest send has ended by its own deadline, and the
@@ -168,7 +168,7 @@ func (p Policy) sendIsOver(in Instruction, now time.Time) bool {
 }
 
 // takeBackUnsent undoes the count of a send of which no byte was written.
-func takeBackUnsent(_ Policy, next *Instruction, _ time.Time) {
+func takeBackUnsent(_ Policy, next *Instruction, _ Span) {
 	next.Sends--
 	if next.Sends == 0 {
 		next.FirstSentAt, next.LastSentAt, next.ResendNotAfter = time.Time{}, time.Time{}, time.Time{}
@@ -177,12 +177,12 @@ func takeBackUnsent(_ Policy, next *Instruction, _ time.Time) {
 
 // comeAgain lets the next step send again without asking, because the bank asked
 // for that. The send stays counted: the bank has seen it.
-func comeAgain(_ Policy, next *Instruction, _ time.Time) { next.SendDeferred = true }
+func comeAgain(_ Policy, next *Instruction, _ Span) { next.SendDeferred = true }
 
 // rememberNotFound notes the first not found that means something: one that was
 // seen while the send was still under way does not.
-func rememberNotFound(p Policy, next *Instruction, now time.Time) {
-	if next.NotFoundSince.IsZero() && p.sendIsOver(*next, now) {
-		next.NotFoundSince = now
+func rememberNotFound(p Policy, next *Instruction, took Span) {
+	if next.NotFoundSince.IsZero() && p.sendIsOver(*next, took.Began) {
+		next.NotFoundSince = took.Ended
 	}
 }

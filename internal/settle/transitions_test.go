@@ -37,17 +37,83 @@ func sent(state InstructionState) Instruction {
 	return in
 }
 
+// sentAt and askedAt are exchanges that take no time.
+func sentAt(in Instruction, r SendResult, now time.Time) (Change, error) {
+	return policy.Sent(in, r, Span{now, now})
+}
+
+func askedAt(in Instruction, r StatusResult, now time.Time) (Change, error) {
+	return policy.Asked(in, r, Span{now, now})
+}
+
+// TestNotFoundCountsFromTheEndThatWaitsLonger: a question that began during the
+// send and ended after it proves nothing, and the lag counts from the end of the
+// first to the beginning of the second.
+func TestNotFoundCountsFromTheEndThatWaitsLonger(t *testing.T) {
+	t.Parallel()
+	in := sent(InstructionUncertain)
+	span := func(from, to int) Span {
+		return Span{noon.Add(time.Duration(from) * time.Second), noon.Add(time.Duration(to) * time.Second)}
+	}
+	for _, test := range []struct {
+		took   Span
+		resend bool
+	}{{span(34, 44), false}, {span(50, 60), false}, {span(74, 80), false}, {span(75, 80), true}} {
+		change, err := policy.Asked(in, StatusResult{Reading: StatusNotFound}, test.took)
+		if err != nil || (change.Follow == PlanSend) != test.resend {
+			t.Errorf("asked %v to %v after the send: %v, follow %d", test.took.Began.Sub(noon), test.took.Ended.Sub(noon), err, change.Follow)
+		}
+		in = change.Next
+	}
+}
+
+// TestTheKeysLifeCountsFromTheEndOfTheQuestion: a question that began in time and
+// ended too late allows no resend.
+func TestTheKeysLifeCountsFromTheEndOfTheQuestion(t *testing.T) {
+	t.Parallel()
+	in := sent(InstructionUncertain)
+	in.NotFoundSince = noon.Add(time.Hour)
+	change, err := policy.Asked(in, StatusResult{Reading: StatusNotFound}, Span{in.ResendNotAfter.Add(-time.Second), in.ResendNotAfter})
+	if err != nil || change.Next.State != InstructionManual {
+		t.Errorf("%+v, %v; want manual", change, err)
+	}
+}
+
+// TestASendThatDiedMayHaveBegunLate: whoever takes over counts its deadline from
+// the latest moment at which it can have begun.
+func TestASendThatDiedMayHaveBegunLate(t *testing.T) {
+	t.Parallel()
+	taken, err := policy.Claim(sent(InstructionUncertain), "second", noon.Add(lease))
+	if want := noon.Add(lease - policy.SendTimeout); err != nil || !taken.Next.LastSentAt.Equal(want) {
+		t.Errorf("last sent at %v, %v; want %v", taken.Next.LastSentAt, err, want)
+	}
+}
+
+func TestANotFoundWithRetryAfterIsFollowedByASendThen(t *testing.T) {
+	t.Parallel()
+	in := sent(InstructionUncertain)
+	in.NotFoundSince = noon.Add(40 * time.Second)
+	now := noon.Add(2 * time.Minute)
+	change, err := askedAt(in, StatusResult{Reading: StatusNotFound, Answer: BankAnswer{RetryAfter: time.Hour}}, now)
+	if err != nil || change.Follow != PlanNothing || change.Next.NextCheckAt.Before(now.Add(time.Hour)) {
+		t.Fatalf("%+v, %v; want to wait", change, err)
+	}
+	if plan := planFor(change.Next, change.Next.NextCheckAt); plan != PlanSend {
+		t.Errorf("plan %d, want to send", plan)
+	}
+}
+
 func TestEveryObservationHasItsTransition(t *testing.T) {
 	t.Parallel()
 	asked := map[InstructionState]bool{InstructionUncertain: true, InstructionAccepted: true, InstructionConfirmed: true, InstructionRejected: true}
 	for _, state := range states {
 		for _, saw := range sendObservations {
-			if _, ok := policy.transition(sent(state), saw, noon); ok != (state == InstructionUncertain) {
+			if _, ok := policy.transition(sent(state), saw, Span{noon, noon}); ok != (state == InstructionUncertain) {
 				t.Errorf("%s after a send, observation %d: transition %t", state, saw, ok)
 			}
 		}
 		for _, saw := range statusObservations {
-			if _, ok := policy.transition(sent(state), saw, noon); ok != asked[state] {
+			if _, ok := policy.transition(sent(state), saw, Span{noon, noon}); ok != asked[state] {
 				t.Errorf("%s after a question, observation %d: transition %t", state, saw, ok)
 			}
 		}
@@ -120,7 +186,7 @@ func TestNotFoundAllowsAResendOnlyWhenEverythingHolds(t *testing.T) {
 	} {
 		in, now := allowed()
 		test.change(&in, &now)
-		change, err := policy.Asked(in, StatusResult{Reading: StatusNotFound}, now)
+		change, err := askedAt(in, StatusResult{Reading: StatusNotFound}, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +213,7 @@ func TestResendNotAfterIsFourFifthsOfTheKeysLife(t *testing.T) {
 func TestPaceOfQuestions(t *testing.T) {
 	t.Parallel()
 	in, now := sent(InstructionUncertain), noon
-	change, err := policy.Sent(in, SendResult{}, now)
+	change, err := sentAt(in, SendResult{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +222,7 @@ func TestPaceOfQuestions(t *testing.T) {
 	}
 	for n := 0; change.Next.State == InstructionUncertain; n++ {
 		now = change.Next.NextCheckAt
-		if change, err = policy.Asked(change.Next, StatusResult{}, now); err != nil {
+		if change, err = askedAt(change.Next, StatusResult{}, now); err != nil {
 			t.Fatal(err)
 		}
 		if change.Next.State == InstructionManual {
@@ -177,13 +243,13 @@ func TestRetryAfterIsKept(t *testing.T) {
 	answer := BankAnswer{RetryAfter: 3 * time.Hour}
 	for name, ask := range map[string]func() (Change, error){
 		"send": func() (Change, error) {
-			return policy.Sent(sent(InstructionUncertain), SendResult{Class: SendRetryLater, Answer: answer}, noon)
+			return sentAt(sent(InstructionUncertain), SendResult{Class: SendRetryLater, Answer: answer}, noon)
 		},
 		"503": func() (Change, error) {
-			return policy.Sent(sent(InstructionUncertain), SendResult{Answer: answer}, noon)
+			return sentAt(sent(InstructionUncertain), SendResult{Answer: answer}, noon)
 		},
 		"status": func() (Change, error) {
-			return policy.Asked(sent(InstructionAccepted), StatusResult{Answer: answer}, noon)
+			return askedAt(sent(InstructionAccepted), StatusResult{Answer: answer}, noon)
 		},
 	} {
 		change, err := ask()
@@ -196,7 +262,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 func TestSendsThatDidNothingAreNotCounted(t *testing.T) {
 	t.Parallel()
 	first := sent(InstructionUncertain)
-	change, err := policy.Sent(first, SendResult{Class: SendNotSent}, noon)
+	change, err := sentAt(first, SendResult{Class: SendNotSent}, noon)
 	if err != nil || change.Next.Sends != 0 || !change.Next.FirstSentAt.IsZero() || !change.Next.ResendNotAfter.IsZero() {
 		t.Errorf("not sent: %v, %+v", err, change.Next)
 	}
@@ -205,7 +271,7 @@ func TestSendsThatDidNothingAreNotCounted(t *testing.T) {
 	}
 	resent := first
 	resent.Sends, resent.LastSentAt = 2, noon.Add(time.Hour)
-	change, err = policy.Sent(resent, SendResult{Class: SendNotSent}, noon)
+	change, err = sentAt(resent, SendResult{Class: SendNotSent}, noon)
 	if err != nil || change.Next.Sends != 1 || change.Next.FirstSentAt.IsZero() {
 		t.Errorf("a resend not sent: %v, %+v", err, change.Next)
 	}
@@ -216,7 +282,7 @@ func TestSendsThatDidNothingAreNotCounted(t *testing.T) {
 
 func TestABankThatAsksToComeAgainIsSentToAgain(t *testing.T) {
 	t.Parallel()
-	change, err := policy.Sent(sent(InstructionUncertain), SendResult{Class: SendRetryLater}, noon)
+	change, err := sentAt(sent(InstructionUncertain), SendResult{Class: SendRetryLater}, noon)
 	if err != nil || change.Next.Sends != 1 || !change.Next.FirstSentAt.Equal(noon) {
 		t.Fatalf("%v, %+v; want the send to stay counted", err, change.Next)
 	}
@@ -243,7 +309,7 @@ func TestABankThatAsksToComeAgainIsSentToAgain(t *testing.T) {
 func TestNotFoundDuringTheSendMeansNothing(t *testing.T) {
 	t.Parallel()
 	for after, remembered := range map[time.Duration]bool{34 * time.Second: false, 35 * time.Second: true} {
-		change, err := policy.Asked(sent(InstructionUncertain), StatusResult{Reading: StatusNotFound}, noon.Add(after))
+		change, err := askedAt(sent(InstructionUncertain), StatusResult{Reading: StatusNotFound}, noon.Add(after))
 		if err != nil || !change.Next.NotFoundSince.IsZero() != remembered {
 			t.Errorf("after %v: %v, not found since %v", after, err, change.Next.NotFoundSince)
 		}
@@ -258,22 +324,22 @@ func TestHowLoudAChangeIs(t *testing.T) {
 		want   slog.Level
 	}{
 		{"accepted", func() (Change, error) {
-			return policy.Sent(sent(InstructionUncertain), SendResult{Class: SendAccepted}, noon)
+			return sentAt(sent(InstructionUncertain), SendResult{Class: SendAccepted}, noon)
 		}, slog.LevelInfo},
 		{"held", func() (Change, error) {
-			return policy.Sent(sent(InstructionUncertain), SendResult{Class: SendHeld}, noon)
+			return sentAt(sent(InstructionUncertain), SendResult{Class: SendHeld}, noon)
 		}, slog.LevelError},
 		{"unknown word", func() (Change, error) {
-			return policy.Asked(sent(InstructionAccepted), StatusResult{Reading: StatusPending, Answer: BankAnswer{Detail: "unknown word"}}, noon)
+			return askedAt(sent(InstructionAccepted), StatusResult{Reading: StatusPending, Answer: BankAnswer{Detail: "unknown word"}}, noon)
 		}, slog.LevelWarn},
 		{"a word for a person", func() (Change, error) {
-			return policy.Asked(sent(InstructionAccepted), StatusResult{Reading: StatusAttention}, noon)
+			return askedAt(sent(InstructionAccepted), StatusResult{Reading: StatusAttention}, noon)
 		}, slog.LevelError},
 		{"another transfer", func() (Change, error) {
-			return policy.Asked(sent(InstructionAccepted), StatusResult{Reading: StatusManual}, noon)
+			return askedAt(sent(InstructionAccepted), StatusResult{Reading: StatusManual}, noon)
 		}, LevelCritical},
 		{"executed after rejected", func() (Change, error) {
-			return policy.Asked(sent(InstructionRejected), StatusResult{Reading: StatusConfirmed}, noon)
+			return askedAt(sent(InstructionRejected), StatusResult{Reading: StatusConfirmed}, noon)
 		}, LevelCritical},
 	} {
 		if change, err := test.change(); err != nil || change.Level != test.want {
@@ -298,7 +364,7 @@ func TestAcceptedAndConfirmedAreAskedLessAndLess(t *testing.T) {
 		{InstructionRejected, time.Hour, 24 * time.Hour},
 	} {
 		now := noon.Add(test.age)
-		change, err := policy.Asked(sent(test.state), StatusResult{}, now)
+		change, err := askedAt(sent(test.state), StatusResult{}, now)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,6 +3,7 @@ package spannerstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -138,11 +139,53 @@ func (l *Lazy) acquire(ctx context.Context) (o *opened, before int, err error) {
 	return l.current, l.current.succeeded, nil
 }
 
-// finish opens the store. Nobody holds a lock meanwhile: looking for credentials
-// can take long, and every caller waits under its own deadline.
+// openTimeout is how long opening may take. It asks nothing of Spanner, but may
+// look for credentials.
+const openTimeout = 30 * time.Second
+
+// finish opens the store. Nobody holds a lock meanwhile, and every caller waits
+// under its own deadline.
 func (o *opened) finish(ctx context.Context, open func(context.Context) (*Store, error)) {
 	defer close(o.ready)
-	o.store, o.err = open(ctx)
+	done := make(chan opening, 1)
+	go func() { done <- tryOpen(ctx, open) }()
+	select {
+	case result := <-done:
+		o.store, o.err = result.store, result.err
+	case <-time.After(openTimeout):
+		o.err = fmt.Errorf("open spanner database: not open within %v", openTimeout)
+		go func() {
+			if late := <-done; late.store != nil {
+				late.store.Close()
+			}
+		}()
+	}
+}
+
+// opening is what came of opening.
+type opening struct {
+	store *Store
+	err   error
+}
+
+func tryOpen(ctx context.Context, open func(context.Context) (*Store, error)) (result opening) {
+	defer func() {
+		if p := recover(); p != nil {
+			result.err = fmt.Errorf("open spanner database: panic of type %T", p)
+		}
+	}()
+	store, err := open(ctx)
+	return opening{store, err}
+}
+
+// isReady reports whether opening has ended, well or not.
+func (o *opened) isReady() bool {
+	select {
+	case <-o.ready:
+		return true
+	default:
+		return false
+	}
 }
 
 func (l *Lazy) release(ctx context.Context, o *opened, before int, err error) {
@@ -152,18 +195,12 @@ func (l *Lazy) release(ctx context.Context, o *opened, before int, err error) {
 	if err == nil {
 		o.succeeded++
 	}
-	if o.givenUp || o.failed() || mayBeBroken(ctx, err, o.succeeded > before) {
+	switch {
+	case o.givenUp:
 		l.giveUp(o)
-	}
-}
-
-// failed reports whether opening has failed.
-func (o *opened) failed() bool {
-	select {
-	case <-o.ready:
-		return o.err != nil
-	default:
-		return false
+	case !o.isReady(): // a caller that had no more time says nothing about the opening
+	case o.err != nil || mayBeBroken(ctx, err, o.succeeded > before):
+		l.giveUp(o)
 	}
 }
 

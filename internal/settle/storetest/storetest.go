@@ -425,7 +425,7 @@ func testRejected(t *testing.T, b Backend) {
 		t.Fatal(err)
 	}
 	answer := settle.BankAnswer{HTTPStatus: 422, TransferID: "tr-1", Status: "RJCT", Detail: "insufficient_funds"}
-	change, err := policy.Sent(held.Next, settle.SendResult{Class: settle.SendRejected, Answer: answer}, PublishTime.Add(time.Second))
+	change, err := policy.Sent(held.Next, settle.SendResult{Class: settle.SendRejected, Answer: answer}, settle.Span{Began: PublishTime, Ended: PublishTime.Add(time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
