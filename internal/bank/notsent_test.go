@@ -39,11 +39,6 @@ func TestNotSent(t *testing.T) {
 			config.SendTimeout = 5 * time.Second
 			return newClient(t, config), none
 		}, detailNoName, false},
-		{"dial timeout", func(t *testing.T) (*Client, func() int) {
-			config := testConfig("http://" + fullListener(t))
-			config.SendTimeout = hangTimeout
-			return newClient(t, config), none
-		}, detailNoConn, false},
 		{"unknown authority", func(t *testing.T) (*Client, func() int) {
 			bank := serve(t, true, accept)
 			config := testConfig(bank.url)

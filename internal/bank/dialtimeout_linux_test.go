@@ -6,7 +6,20 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
 )
+
+// TestDialTimeout is for Linux alone, where a listener's queue can be filled.
+func TestDialTimeout(t *testing.T) {
+	t.Parallel()
+	config := testConfig("http://" + fullListener(t))
+	config.SendTimeout = hangTimeout
+	got := newClient(t, config).Send(t.Context(), sendRequest())
+	if got.Class != settle.SendNotSent || got.Answer.Detail != detailNoConn {
+		t.Errorf("%v %+v, want not_sent: %s", got.Class, got.Answer, detailNoConn)
+	}
+}
 
 // fullListener returns the address of a listener that answers no more
 // connections: its queue is full and nobody accepts. There is no address that
@@ -41,6 +54,6 @@ func fullListener(t *testing.T) string {
 		}
 		t.Cleanup(func() { c.Close() })
 	}
-	t.Skip("the queue of this kernel does not fill")
+	t.Fatal("the queue of the listener does not fill")
 	return ""
 }
