@@ -3,7 +3,8 @@
 // The package exists so that a wrong configuration is found at once and as a
 // whole: everything is read in one place, checked together, and every fault is
 // reported in one error. Nothing else in the program reads the environment,
-// apart from the libraries that read their own variables.
+// apart from function.go, which looks whether K_SERVICE says that it is deployed,
+// and the libraries that read their own variables.
 package config
 
 import (
