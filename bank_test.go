@@ -90,7 +90,7 @@ func (w *world) strike(method string, f func()) {
 // start runs one of the two functions in a process of its own.
 func (w *world) start(t *testing.T, target, spannerHost string) *function {
 	t.Helper()
-	return startChild(t, "function", append(w.db.env(spannerHost),
+	return startChild(t, append(w.db.env(spannerHost),
 		"FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=5s", "BANK_STATUS_TIMEOUT=5s")...)
 }
 

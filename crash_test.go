@@ -61,7 +61,7 @@ func (c crash) die(t *testing.T, start func(spannerHost string) *function, reque
 // dieAt delivers data to a new instance that is killed at the crash.
 func dieAt(t *testing.T, db database, c crash, data string) {
 	t.Helper()
-	c.die(t, func(host string) *function { return startChild(t, "function", db.env(host)...) },
+	c.die(t, func(host string) *function { return startChild(t, db.env(host)...) },
 		func(f *function) answer { return f.deliver(t.Context(), "1001", data) }, func(func()) {})
 }
 
@@ -85,7 +85,7 @@ func TestCrashAroundTheCommit(t *testing.T) {
 			if all := db.snapshot(t); len(all.Movements) != test.moved || len(all.Receipts) != test.moved {
 				t.Fatalf("the crash left %d movements and %d receipts, want %d each", len(all.Movements), len(all.Receipts), test.moved)
 			}
-			heir := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+			heir := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 			for i, want := range []string{test.replay, "duplicate"} {
 				if a := heir.deliver(t.Context(), "1001", plain); a.Status != 200 || a.Outcome != want {
 					t.Errorf("replay %d: %d %s, want %s", i+1, a.Status, a.Body, want)
@@ -114,7 +114,7 @@ func TestCrashAroundTheTransaction(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			db := newDatabase(t)
-			heir := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+			heir := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 			if a := heir.deliver(t.Context(), "1000", plain); a.Outcome != "applied" {
 				t.Fatalf("%d %s", a.Status, a.Body)
 			}

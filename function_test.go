@@ -36,8 +36,6 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(childMode) {
 	case "function":
 		exitWith(funcframework.StartHostPort("127.0.0.1", os.Getenv("PORT")))
-	case "adaptor":
-		exitWith(serveThroughAdaptor(os.Getenv("PORT")))
 	default:
 		os.Exit(m.Run())
 	}
@@ -91,9 +89,9 @@ func (b *logBuffer) all() string {
 	return b.text.String()
 }
 
-// startChild runs the test binary as a child in the given mode, with the
+// startChild runs the test binary as a child that is the function, with the
 // environment that the platform gives a function, and waits until it listens.
-func startChild(t *testing.T, mode string, env ...string) *function {
+func startChild(t *testing.T, env ...string) *function {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
@@ -104,7 +102,7 @@ func startChild(t *testing.T, mode string, env ...string) *function {
 	f := &function{url: "http://" + addr + "/", exited: make(chan struct{}), log: &logBuffer{}}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program) // ended by the clean-up
 	cmd.Env = append(os.Environ(), append([]string{
-		childMode + "=" + mode, "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD",
+		childMode + "=function", "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD",
 	}, env...)...)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	if err := cmd.Start(); err != nil {

@@ -49,7 +49,7 @@ var malformed = []struct {
 func TestMalformedMessagesAreQuarantinedOnce(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const deliveries = 3
 	want := map[string]string{}
 	for i, m := range malformed {
@@ -84,7 +84,7 @@ func TestMalformedMessagesAreQuarantinedOnce(t *testing.T) {
 func TestWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	otherType := eventHeader.Clone()
 	otherType.Set("Ce-Type", "google.cloud.storage.object.v1.finalized")
 	kept := 0
@@ -130,7 +130,7 @@ func TestWhatIsNoMessage(t *testing.T) {
 func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	structured := http.Header{"Content-Type": {"application/cloudevents+json"}}
 	event := `{"specversion":"1.0","id":"5","source":"//pubsub.googleapis.com/projects/p/topics/t",` +
 		`"type":"google.cloud.pubsub.topic.v1.messagePublished","data":` + push("5", plain) + `}`
@@ -166,7 +166,7 @@ func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 func TestNothingOfThePayloadIsLoggedOrAnswered(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const secret = "S3CRET"
 	payout := func(reference string) string {
 		return `{"settlement_id":"stl-1","account_id":"acc-` + secret + `","amount_cents":4731,"reference":"` + reference + secret + `","metadata":{"` + secret + `":"` + secret + `"}}`
@@ -193,7 +193,7 @@ func TestNothingOfThePayloadIsLoggedOrAnswered(t *testing.T) {
 func TestAPayoutForABankWaitsUntilThereIsOne(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	a := f.deliver(t.Context(), "1", strings.Replace(plain, "}", `,"creditor_account":"cp-19"}`, 1))
 	if a.Status != 500 || !strings.Contains(a.Error, "no bank is configured") {
 		t.Errorf("%d %s", a.Status, a.Body)
@@ -223,7 +223,7 @@ func TestADeployedFunctionRefusesToStartMisconfigured(t *testing.T) {
 
 func TestAWrongConfigurationIsNamedWhole(t *testing.T) {
 	t.Parallel()
-	f := startChild(t, "function", wrongConfiguration...)
+	f := startChild(t, wrongConfiguration...)
 	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || a.Outcome != "unknown" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -249,7 +249,7 @@ func TestSpannerDownAndBack(t *testing.T) {
 	}
 	const name = "projects/emulator/instances/emulator/databases/payouts"
 	env := []string{"SPANNER_DATABASE=" + name, "SPANNER_EMULATOR_HOST=" + addr, "SETTLE_TIMEOUT=10s"}
-	f := startChild(t, "function", env...)
+	f := startChild(t, env...)
 	for round, id := range []string{"never met Spanner", "Spanner came back empty"} {
 		payout := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
 		if a := f.deliver(t.Context(), id, payout); a.Status != 500 || a.Outcome != "unknown" {
@@ -283,7 +283,7 @@ func TestSpannerDownAndBack(t *testing.T) {
 func TestABodyThatBreaksOffIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.Trim(strings.TrimPrefix(f.url, "http://"), "/"))
 	if err != nil {
 		t.Fatal(err)

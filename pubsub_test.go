@@ -20,7 +20,7 @@ func TestPublishedPayoutIsSettledOnce(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	broker := emulatortest.PubSub(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const topic = "projects/emulator/topics/payouts"
 	err := broker.CreatePushSubscription(t.Context(), emulator.Subscription{
 		Topic: topic, Name: "projects/emulator/subscriptions/settle-payout", PushEndpoint: f.url,
@@ -73,7 +73,7 @@ func TestTerminationFinishesWhatHasBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	f := startChild(t, "function", db.env(proxy.Addr)...)
+	f := startChild(t, db.env(proxy.Addr)...)
 	begun := make(chan answer, 1)
 	go func() { begun <- f.deliver(t.Context(), "1", plain) }()
 	<-committing

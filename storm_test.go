@@ -9,9 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
-	cloudevents "github.com/cloudevents/sdk-go/v2"
-
 	"github.com/settleonce/settleonce/emulator/emulatortest"
 )
 
@@ -65,7 +62,7 @@ func answeredInTime(t *testing.T, f *function) (answered int, slowest time.Durat
 
 func TestStormOfCancelledRequests(t *testing.T) {
 	db := newDatabase(t)
-	f := startChild(t, "function", db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	if answered, _ := answeredInTime(t, f); answered != healthy {
 		t.Fatalf("%d of %d answered before the storm: %s", answered, healthy, f.log)
 	}
@@ -76,29 +73,4 @@ func TestStormOfCancelledRequests(t *testing.T) {
 	}
 	t.Logf("slowest answer after the storm: %v", slowest)
 	db.snapshot(t)
-}
-
-// TestStormStopsTheAdaptor is the reason why the functions are not registered
-// with functions.CloudEvent. When it fails, the framework has been mended, and
-// what package internal/event says of it is no longer true.
-func TestStormStopsTheAdaptor(t *testing.T) {
-	f := startChild(t, "adaptor", "FUNCTION_TARGET=")
-	if answered, _ := answeredInTime(t, f); answered != healthy {
-		t.Fatalf("%d of %d answered before the storm: %s", answered, healthy, f.log)
-	}
-	storm(t, f)
-	if answered, _ := answeredInTime(t, f); answered == healthy {
-		t.Errorf("all %d requests answered after the storm: functions.CloudEvent no longer hangs", healthy)
-	}
-}
-
-// serveThroughAdaptor serves a function that does nothing, through the
-// framework's adaptor for CloudEvents.
-func serveThroughAdaptor(port string) error {
-	nothing := func(context.Context, cloudevents.Event) error { return nil }
-	//nolint:forbidigo // the proof of what forbids it
-	if err := funcframework.RegisterCloudEventFunctionContext(context.Background(), "/", nothing); err != nil {
-		return err
-	}
-	return funcframework.StartHostPort("127.0.0.1", port)
 }
