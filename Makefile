@@ -1,12 +1,13 @@
 # Everything there is to run. `make` alone lists it; CI calls these targets and nothing else.
 # Written for GNU make 3.81 (macOS) and later, and any POSIX shell.
 
-GO       ?= go
-ARGS     ?=
-BENCH    ?= .
-FUZZTIME ?= 60s
-SECONDS  ?= 60
-SEED     ?=
+GO        ?= go
+ARGS      ?=
+BENCH     ?= .
+FUZZTIME  ?= 60s
+SECONDS   ?= 60
+HISTORIES ?= 50
+SEED      ?=
 
 # Built from source by the Go command, checked against .tools/go.sum and kept in the build cache: some minutes the
 # first time, about a second after that. A newer Go or version builds it again by itself.
@@ -69,6 +70,14 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 sim: ## random sequences against a model bank, each step checked (SECONDS=60, or SEED= of a failure)
 	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^TestSequences$$' ./internal/sim \
 		$(if $(SEED),-rapid.seed=$(SEED),-sim.seconds=$(SECONDS))
+
+# SEED draws the messages of a failure again; which fault meets which of them depends on the schedule too. What a
+# failure draws for a web browser is kept in bin/.
+.PHONY: linear
+linear: ## concurrent deliveries while Commits and answers get lost, checked for an order (HISTORIES=50, SEED=)
+	@mkdir -p bin
+	$(GO) test -count=1 -v -timeout=$$(($(HISTORIES) * 20 + 300))s -run='^TestStoresOnSpanner$$' -artifacts -outputdir=bin ./internal/linear \
+		-linear.histories=$(HISTORIES) $(if $(SEED),-linear.seed=$(SEED))
 
 .PHONY: lint
 lint: ## linters, formatting, go vet, go.mod, shell scripts
