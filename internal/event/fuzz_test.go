@@ -22,6 +22,7 @@ var knownDetails = regexp.MustCompile(`^(the request has no body; expected a Clo
 	`|the event is no well-formed CloudEvent(: (id|source|type|datacontenttype|dataschema|subject|schemaurl|datacontentencoding|, )+)?` +
 	`|the structured CloudEvent is not one JSON value in UTF-8 without duplicate members` +
 	`|the structured CloudEvent has both data and data_base64; which is meant cannot be known` +
+	`|data_base64 of the structured CloudEvent is not a string of standard base64 with padding` +
 	`|the event has no data; expected a Pub/Sub push body` +
 	`|the push body has no "message" object; expected the wrapped form of a Pub/Sub push` +
 	`|message\.data is not a string of standard base64 with padding` +

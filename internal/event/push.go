@@ -173,15 +173,19 @@ func (d *base64Data) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if err != nil {
 		return err //nolint:wrapcheck // the library adds the position
 	}
-	switch value.Kind() {
-	case jsontext.KindNull:
-		return nil
-	case jsontext.KindString:
-		d.decode(value)
-	default:
-		d.faulty = true
+	if value.Kind() != jsontext.KindNull {
+		d.read(value)
 	}
 	return nil
+}
+
+// read decodes a value, which is faulty if it is not a string.
+func (d *base64Data) read(value jsontext.Value) {
+	if value.Kind() != jsontext.KindString {
+		d.faulty = true
+		return
+	}
+	d.decode(value)
 }
 
 func (d *base64Data) decode(quoted jsontext.Value) {

@@ -1,7 +1,6 @@
 package event
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +11,6 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	cloudevent "github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -32,6 +29,7 @@ var (
 	errMalformed   = errors.New("the event is no well-formed CloudEvent")
 	errNotStrict   = errors.New("the structured CloudEvent is not one JSON value in UTF-8 without duplicate members")
 	errTwiceData   = errors.New("the structured CloudEvent has both data and data_base64; which is meant cannot be known")
+	errBadData     = errors.New("data_base64 of the structured CloudEvent is not a string of standard base64 with padding")
 	errNoEventData = errors.New("the event has no data; expected a Pub/Sub push body")
 )
 
@@ -49,8 +47,8 @@ func Read(header http.Header, body []byte) settle.Delivery {
 		d.Refusal = &settle.Refusal{Reason: settle.ReasonUnsupportedEvent, Detail: err.Error()}
 		d.Message.Data = body
 		d.Message.Attributes = eventHeaders(header)
-		if id := header.Get("Ce-Id"); d.Message.ID == "" && len(id) <= maxNameBytes {
-			d.Message.ID = strings.ToValidUTF8(id, "\uFFFD")
+		if d.Message.ID == "" {
+			d.Message.ID = eventID(header.Get("Ce-Id"))
 		}
 	}
 	return d
@@ -60,23 +58,14 @@ func read(header http.Header, body []byte) (settle.Delivery, error) {
 	message := cehttp.NewMessage(header, nil)
 	switch message.ReadEncoding() {
 	case binding.EncodingBinary:
-		// The data of a binary event is the body as it stands: the SDK is spared it.
+		// The data of a binary event is the body as it stands: the SDK does not get it.
 		e, err := toEvent(message)
 		if err != nil {
 			return settle.Delivery{}, err
 		}
 		return readEvent(e, body)
 	case binding.EncodingStructured:
-		strict, err := strictJSON(body)
-		if err != nil {
-			return settle.Delivery{}, err
-		}
-		message.BodyReader = noCloser{bytes.NewReader(strict)}
-		e, err := toEvent(message)
-		if err != nil {
-			return settle.Delivery{}, err
-		}
-		return readEvent(e, e.Data())
+		return readStructured(message, body)
 	case binding.EncodingBatch:
 		return settle.Delivery{}, errBatch
 	case binding.EncodingUnknown, binding.EncodingEvent:
@@ -101,31 +90,8 @@ func claimsToBeEvent(header http.Header) bool {
 	return false
 }
 
-// strictJSON checks a structured event and brings it into the one form that the
-// SDK reads right. The SDK takes the last of two equal members and the last of
-// data and data_base64, and fails on a data_base64 that has white space before
-// it or an escaped slash in it, both of which are JSON.
-func strictJSON(body []byte) ([]byte, error) {
-	value := jsontext.Value(bytes.Clone(body))
-	if err := value.Format(); err != nil {
-		return nil, errNotStrict
-	}
-	var data struct {
-		Text   jsontext.Value `json:"data"`
-		Base64 jsontext.Value `json:"data_base64"`
-	}
-	if err := json.Unmarshal(value, &data); err != nil {
-		return nil, errMalformed // JSON, but no object
-	}
-	if data.Text != nil && data.Base64 != nil {
-		return nil, errTwiceData
-	}
-	return value, nil
-}
-
 // toEvent lets the SDK read an event. The SDK panics on some events that are not
-// well-formed, for instance on a header named "Ce-" and on a number as
-// data_base64. Such an event has to end in quarantine like any other: a request
+// well-formed, for instance on a header named "Ce-". Such an event has to end in quarantine like any other: a request
 // that panics is delivered again, and panics again.
 func toEvent(message *cehttp.Message) (e *cloudevent.Event, err error) {
 	defer func() {
@@ -168,13 +134,24 @@ func readEvent(e *cloudevent.Event, data []byte) (settle.Delivery, error) {
 	if len(data) > 0 {
 		d, err = readPush(data)
 	}
-	if d.Message.ID == "" && len(e.ID()) <= maxNameBytes {
-		d.Message.ID = strings.ToValidUTF8(e.ID(), "\uFFFD")
+	if d.Message.ID == "" {
+		d.Message.ID = eventID(e.ID())
 	}
 	if d.Message.PublishTime.IsZero() {
 		d.Message.PublishTime = storable(e.Time())
 	}
 	return d, err
+}
+
+// eventID returns an event's ID as the message's. A header may hold any bytes:
+// invalid UTF-8 is replaced, which makes it longer. One that is too long to be a
+// message's is left out.
+func eventID(id string) string {
+	id = strings.ToValidUTF8(id, "\uFFFD")
+	if len(id) > maxNameBytes {
+		return ""
+	}
+	return id
 }
 
 // eventHeaders returns the ce-* headers, or nil where there are none. A header
@@ -204,8 +181,3 @@ func storable(t time.Time) time.Time {
 	}
 	return t
 }
-
-// noCloser is io.NopCloser as a plain value.
-type noCloser struct{ *bytes.Reader }
-
-func (noCloser) Close() error { return nil }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,22 @@ func TestReadForms(t *testing.T) {
 		{
 			"structured with escaped slashes", structuredHeaders,
 			structured(`"data_base64":"` + strings.ReplaceAll(encoded, "/", `\/`) + `"`),
+		},
+		{
+			"structured with a number past every float", structuredHeaders,
+			structured(`"data":` + strings.Replace(payoutPush, `{"message"`, `{"new":1e400,"message"`, 1)),
+		},
+		{
+			"structured with data as text", structuredHeaders,
+			structured(`"datacontenttype":"text/plain","data":` + strconv.Quote(payoutPush)),
+		},
+		{
+			"structured with the kind of text after it", structuredHeaders,
+			structured(`"data":` + strconv.Quote(payoutPush) + `,"datacontenttype":"text/plain"`),
+		},
+		{
+			"structured with data of a content type that is JSON to others", structuredHeaders,
+			structured(`"datacontenttype":"application/vnd.pubsub+json","data":` + payoutPush),
 		},
 		{
 			"structured with data first", structuredHeaders,
@@ -217,8 +234,14 @@ var unsupported = []struct {
 	{"structured without data", structuredHeaders, structured(`"subject":"s"`), "no data", "2070443601311540"},
 	{"structured with duplicate data", structuredHeaders, structured(`"data":` + payoutPush + `,"data":` + payoutPush), "without duplicate members", ""},
 	{"structured with both kinds of data", structuredHeaders, structured(`"data":` + payoutPush + `,"data_base64":"e30="`), "both data and data_base64", ""},
-	{"structured with data at which the SDK panics", structuredHeaders, structured(`"data_base64":1`), "no well-formed CloudEvent", ""},
-	{"structured with bad base64", structuredHeaders, structured(`"data_base64":"%%%%"`), "no well-formed CloudEvent", ""},
+	{"structured with a number for base64", structuredHeaders, structured(`"data_base64":1`), "data_base64 of the structured", ""},
+	{"structured with a number that would be base64", structuredHeaders, structured(`"data_base64":1e1000`), "data_base64 of the structured", ""},
+	{"structured with null for base64", structuredHeaders, structured(`"data_base64":null`), "data_base64 of the structured", ""},
+	{"structured with bad base64", structuredHeaders, structured(`"data_base64":"%%%%"`), "data_base64 of the structured", ""},
+	{"structured with base64 in lines", structuredHeaders, structured(`"data_base64":"e3\n0="`), "data_base64 of the structured", ""},
+	{"structured with data that is null", structuredHeaders, structured(`"data":null`), `no "message" object`, "2070443601311540"},
+	{"structured with an empty base64", structuredHeaders, structured(`"data_base64":""`), "no data", "2070443601311540"},
+	{"structured null", structuredHeaders, "null", "no well-formed CloudEvent", ""},
 	{"structured with data that is no message", structuredHeaders, structured(`"data":"text"`), "the body itself has a value", "2070443601311540"},
 	{"batch", headers("Content-Type", "application/cloudevents-batch+json"), `[]`, "batch", ""},
 	{"structured in a format that is not JSON", headers("Content-Type", "application/cloudevents+avro"), "\x00\x01", "not JSON", ""},
@@ -249,6 +272,25 @@ func TestReadKeepsWhatIsNoMessage(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestEventIDFitsAsAMessageID: a header may hold any bytes, and the replacement
+// of one that is no UTF-8 has three.
+func TestEventIDFitsAsAMessageID(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, id, want string }{
+		{"as long as an ID can be", strings.Repeat("1", 1024), strings.Repeat("1", 1024)},
+		{"one longer", strings.Repeat("1", 1025), ""},
+		{"no UTF-8", "a\xffb", "a\uFFFDb"},
+		{"too long once it is UTF-8", strings.Repeat("a\xff", 512), ""},
+	} {
+		if got := Read(binaryHeaders("Ce-Id", tt.id, "Ce-Type", "other"), []byte("x")).Message.ID; got != tt.want {
+			t.Errorf("%s, refused: ID %q, want %q", tt.name, got, tt.want)
+		}
+		if got := Read(binaryHeaders("Ce-Id", tt.id), []byte(`{"message":{}}`)); got.Refusal != nil || got.Message.ID != tt.want {
+			t.Errorf("%s: ID %q, want %q (%v)", tt.name, got.Message.ID, tt.want, got.Refusal)
+		}
 	}
 }
 
