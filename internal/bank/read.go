@@ -263,8 +263,8 @@ func readTransfers(body []byte) ([]transfer, error) {
 	if raw.Transfers.Kind() != jsontext.KindBeginArray {
 		return nil, errNoList
 	}
-	var values []jsontext.Value
-	if err := json.Unmarshal(raw.Transfers, &values); err != nil {
+	values, err := firstTwo(raw.Transfers)
+	if err != nil {
 		return nil, errNoList
 	}
 	list := make([]transfer, len(values))
@@ -278,6 +278,24 @@ func readTransfers(body []byte) ([]transfer, error) {
 		}
 	}
 	return list, nil
+}
+
+// firstTwo returns the elements of an array, at most two of them: an answer has
+// room for half a million, and nobody asks which they are.
+func firstTwo(array jsontext.Value) ([]jsontext.Value, error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(array))
+	if _, err := dec.ReadToken(); err != nil {
+		return nil, err //nolint:wrapcheck // the caller says what it means
+	}
+	var values []jsontext.Value
+	for len(values) < 2 && dec.PeekKind() != jsontext.KindEndArray {
+		value, err := dec.ReadValue()
+		if err != nil {
+			return nil, err //nolint:wrapcheck // likewise
+		}
+		values = append(values, value.Clone())
+	}
+	return values, nil
 }
 
 func readText(raw jsontext.Value, text *string) bool {
