@@ -113,6 +113,8 @@ const (
 	maxKeyLifetime   = 10 * 365 * 24 * time.Hour
 	maxVisibilityLag = 24 * time.Hour
 	maxListEntries   = 200
+	// maxFaults bounds what an error lists; a profile has fewer members.
+	maxFaults = 50
 
 	// statusGroup is the ISO 20022 word for "some of the group's transfers". It says
 	// nothing about one transfer, so no profile may give it a meaning.
@@ -140,13 +142,23 @@ var ownHeaders = []string{
 	"transfer-encoding", "upgrade", "user-agent",
 }
 
-// Validate reports every fault of the profile in one error, a line each: what is
-// wrong and what is expected.
+// Validate reports the faults of the profile in one error, a line each: what is
+// wrong and what is expected. After fifty it only counts them.
 func (p Profile) Validate() error {
 	if faults := p.faults(); len(faults) > 0 {
-		return fmt.Errorf("check bank profile:\n%w", errors.Join(faults...))
+		return fmt.Errorf("check bank profile:\n%w", joinFaults(faults))
 	}
 	return nil
+}
+
+// joinFaults makes one error of the faults. There are more than maxFaults only
+// where a file is something else than a profile, and the error becomes a line of
+// the log.
+func joinFaults(faults []error) error {
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(slices.Clone(faults[:maxFaults]), fmt.Errorf("and %d more", more))
+	}
+	return errors.Join(faults...)
 }
 
 // faults returns what is wrong with the values, in the order of profileMembers.

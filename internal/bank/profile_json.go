@@ -149,8 +149,9 @@ var profileObjects = []string{"statuses", "not_found"}
 // ParseProfile reads a profile from JSON; see [Profile] for the members and for
 // what is taken where an optional one is absent. Durations are strings such as
 // "24h". Unknown members, members that stand twice, null, and anything after the
-// object are refused. The error names every member that is wrong, what is wrong
-// with it and what is expected, a line each; the Profile is then the zero value.
+// object are refused. The error names the members that are wrong, what is wrong
+// with each and what is expected, a line each, and only counts them after fifty;
+// the Profile is then the zero value.
 func ParseProfile(data []byte) (Profile, error) {
 	if len(data) > MaxProfileBytes {
 		return Profile{}, fmt.Errorf("read bank profile: it has %d bytes; expected at most %d", len(data), MaxProfileBytes)
@@ -178,7 +179,7 @@ func ParseProfile(data []byte) (Profile, error) {
 	}
 	faults = append(faults, p.faults()...)
 	if len(faults) > 0 {
-		return Profile{}, fmt.Errorf("read bank profile:\n%w", errors.Join(faults...))
+		return Profile{}, fmt.Errorf("read bank profile:\n%w", joinFaults(faults))
 	}
 	return p, nil
 }

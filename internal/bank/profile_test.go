@@ -1,6 +1,7 @@
 package bank
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -154,6 +155,30 @@ reject has "about:blank"; expected up to 200 different texts of 1 to 256 visible
 statuses.confirmed has "PART"; expected at least one word, without which nothing is ever confirmed; up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestFaultsAreCountedAfterFifty: the error becomes one line of a log.
+func TestFaultsAreCountedAfterFifty(t *testing.T) {
+	t.Parallel()
+	var members strings.Builder
+	for i := range 5000 {
+		fmt.Fprintf(&members, `,"m%d":0`, i)
+	}
+	strangers := strings.TrimSuffix(minimalProfile, "}") + members.String() + "}"
+	words := strings.TrimSuffix(minimalProfile, "}") + `,"statuses":{"confirmed":["x"` + strings.Repeat(`,"x"`, 5000) + `]}}`
+	for name, text := range map[string]string{"and 4950 more": strangers, "and 4951 more": words} {
+		_, err := ParseProfile([]byte(text))
+		if err == nil || !strings.HasSuffix(err.Error(), "\n"+name) || len(err.Error()) > 16<<10 {
+			t.Errorf("error %.300v…; want %q at its end", err, name)
+		}
+	}
+	p := GenericProfile()
+	for range 100 {
+		p.Statuses.Pending = append(p.Statuses.Pending, "ACSC")
+	}
+	if err := p.Validate(); err == nil || !strings.HasSuffix(err.Error(), "\nand 51 more") {
+		t.Errorf("error %.300v…", err)
 	}
 }
 
