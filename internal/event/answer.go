@@ -70,6 +70,7 @@ const (
 	textDraining = "the instance is shutting down; nothing was begun"
 	textGone     = "the request was cancelled before work began"
 	textBodySize = "the body is larger than 16777216 bytes; Pub/Sub messages have 10000000 at most"
+	textSlow     = "the body did not come in whole within 10 s"
 	textBroken   = "the body broke off while it was read"
 )
 
@@ -104,17 +105,19 @@ func errorAnswer(r settle.Result, err error) answer {
 
 // write sends the answer. A caller that does not take it delivers again, so a
 // failed write needs no handling.
-func (a answer) write(w http.ResponseWriter) {
+func (a answer) write(w http.ResponseWriter, now time.Time) {
 	body, err := json.Marshal(a)
 	if err != nil {
 		body = nil // cannot be: every string of an answer is valid UTF-8
 	}
-	send(w, a.status, body)
+	send(w, a.status, body, now)
 }
 
 // send sends a whole answer and does not leave it in a buffer: the process may
 // end as soon as its last request is answered.
-func send(w http.ResponseWriter, status int, body []byte) {
+func send(w http.ResponseWriter, status int, body []byte, now time.Time) {
+	conn := http.NewResponseController(w)
+	_ = conn.SetWriteDeadline(now.Add(answerTimeout)) // fails where there is no connection; the server lifts it
 	body = append(body, '\n')
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
@@ -125,6 +128,6 @@ func send(w http.ResponseWriter, status int, body []byte) {
 		w.Header().Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write(body)                      //nolint:gosec // JSON, and sent as JSON
-	_ = http.NewResponseController(w).Flush() // a caller that is gone delivers again
+	_, _ = w.Write(body) //nolint:gosec // JSON, and sent as JSON
+	_ = conn.Flush()     // a caller that is gone delivers again
 }

@@ -23,6 +23,7 @@
 //	200  the outcome is committed: applied, duplicate, conflict or quarantined
 //	400  the body broke off while it was read
 //	405  not a POST
+//	408  the body did not come in whole within [BodyTimeout]
 //	413  the body is over [MaxBodyBytes], or no quarantine row can hold it
 //	500  nothing is known to be committed
 //	503  the instance is shutting down, or the caller has gone away already

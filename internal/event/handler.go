@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -15,6 +16,18 @@ import (
 // MaxBodyBytes is the largest request body that is read. A Pub/Sub message has
 // 10,000,000 bytes at most, which base64 and the envelope make 13.4 million.
 const MaxBodyBytes = 16 << 20
+
+// Time limits on the connection. The server of the functions framework has none:
+// a caller that stops in the middle would hold one of the requests that the
+// instance works on at a time, for as long as its connection lives.
+const (
+	// BodyTimeout is how long a request's body may take to come in as a whole.
+	// Pub/Sub sends it at once.
+	BodyTimeout = 10 * time.Second
+	// answerTimeout is how long the caller may take to accept the answer, after
+	// net/http has read what is left of a body that was not read.
+	answerTimeout = BodyTimeout + 10*time.Second
+)
 
 // Deliverer does what a delivery asks for; [*settle.Service] is one. A nil error
 // means that the result is committed and the message can be acknowledged. It is
@@ -33,9 +46,9 @@ type Handler struct {
 	Log *slog.Logger
 	// Now tells the time. Required.
 	Now func() time.Time
-	// Timeout is the budget of one delivery, on top of the request's own
-	// deadline. It has to be below the subscription's ack deadline. Zero means
-	// no budget of its own.
+	// Timeout is the budget of one delivery, its body's reading included, on top
+	// of the request's own deadline. It has to be below the subscription's ack
+	// deadline. Zero means no budget of its own.
 	Timeout time.Duration
 	// Gate refuses requests while the instance shuts down. Nil means never.
 	Gate *Gate
@@ -43,19 +56,23 @@ type Handler struct {
 
 // ServeHTTP answers one request. It does not panic, whatever the deliverer does.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := h.Now()
+	limitBody(w, r, began)
 	leave, open := h.Gate.Enter()
 	if !open {
-		h.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w)
+		h.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
 		return
 	}
 	defer leave() // after the answer is on its way: that is part of what Drain waits for
-	h.handle(w, r).write(w)
+	a := h.handle(w, r, began)
+	a.write(w, h.Now())
 }
 
-// handle works out the answer. It gets w for the limit on the body only.
-func (h *Handler) handle(w http.ResponseWriter, r *http.Request) (a answer) {
-	rec := record{began: h.Now()}
-	ctx := r.Context()
+// handle works out the answer. It gets w for the limits on the body only.
+func (h *Handler) handle(w http.ResponseWriter, r *http.Request, began time.Time) (a answer) {
+	rec := record{began: began}
+	ctx, cancel := withBudget(r.Context(), h.Timeout)
+	defer cancel()
 	defer h.recoverInto(ctx, &rec, &a)
 
 	body, refused := readBody(w, r)
@@ -71,17 +88,20 @@ func (h *Handler) handle(w http.ResponseWriter, r *http.Request) (a answer) {
 	return settledAnswer(rec.result)
 }
 
+// withBudget returns ctx with a time limit; zero means none.
+func withBudget(ctx context.Context, budget time.Duration) (context.Context, context.CancelFunc) {
+	if budget <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, budget)
+}
+
 // errNotFinal reports a deliverer that breaks its contract: no error, and no
 // outcome either. Acknowledging that would lose the message.
 var errNotFinal = errors.New("deliverer gave neither an outcome nor an error")
 
-// deliver hands d over within the budget of one delivery.
+// deliver hands d over.
 func (h *Handler) deliver(ctx context.Context, d settle.Delivery) (settle.Result, error) {
-	if h.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.Timeout)
-		defer cancel()
-	}
 	result, err := h.Deliverer.Deliver(ctx, d)
 	if err == nil && !result.Outcome.Final() {
 		err = errNotFinal
@@ -105,6 +125,17 @@ type turnedAway struct {
 	cause  error // for the log; nil where the text says it all
 }
 
+// limitBody bounds the time in which the body has to come in, from began. It is
+// called for requests that are turned away too: before it answers one, net/http
+// reads what is left of its body.
+func limitBody(w http.ResponseWriter, r *http.Request, began time.Time) {
+	limit := began.Add(BodyTimeout)
+	if deadline, ok := r.Context().Deadline(); ok && deadline.Before(limit) {
+		limit = deadline
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(limit) // fails where there is no connection, as in tests
+}
+
 // readBody reads the body of a request that can be worked on, and says why not
 // of any other.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *turnedAway) {
@@ -118,10 +149,17 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *turnedAway) {
 	}
 	body, err := readBounded(w, r)
 	if err == nil {
+		// Left in force, the limit would end the watch on the connection, and with that
+		// the delivery.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body, nil
 	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case tooLarge:
 		return nil, &turnedAway{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &turnedAway{slog.LevelWarn, http.StatusRequestTimeout, textSlow, nil}
 	}
 	return nil, &turnedAway{slog.LevelWarn, http.StatusBadRequest, textBroken, err}
 }

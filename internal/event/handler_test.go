@@ -378,7 +378,7 @@ func TestAnnouncedBodyIsNotRead(t *testing.T) {
 // Content-Length, over a connection.
 func TestBodyLimitOverHTTP(t *testing.T) {
 	t.Parallel()
-	h, _ := newHandler(unused(t))
+	h := realTime(unused(t))
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	for name, hide := range map[string]func(io.Reader) io.Reader{
@@ -459,7 +459,7 @@ func TestDrainWaitsForTheAnswer(t *testing.T) {
 // process may end, and nobody would send what is still in a buffer.
 func TestAnAnswerDoesNotWaitInABuffer(t *testing.T) {
 	t.Parallel()
-	h, _ := newHandler(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
+	h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
 	h.Gate = new(Gate)
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -32,18 +32,23 @@ type ReconcileHandler struct {
 // ServeHTTP answers one request: 200 with the run's summary, 500 with an error,
 // and what [Handler] answers to requests that are not worked on.
 func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := h.Now()
+	limitBody(w, r, began)
 	leave, open := h.Gate.Enter()
 	defer leave()
 	requests := Handler{Log: h.Log, Now: h.Now}
 	if !open {
-		requests.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w)
+		requests.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
 		return
 	}
+	ctx, cancel := withBudget(r.Context(), h.Timeout)
+	defer cancel()
 	if _, refused := readBody(w, r); refused != nil {
-		requests.turnAway(r.Context(), *refused).write(w)
+		requests.turnAway(ctx, *refused).write(w, h.Now())
 		return
 	}
-	h.run(r.Context()).write(w)
+	a := h.run(ctx, began)
+	a.write(w, h.Now())
 }
 
 // reconcileAnswer is the answer to a run, and the log's line: the summary, or an
@@ -80,7 +85,7 @@ func (a reconcileAnswer) attrs() []slog.Attr {
 	return attrs
 }
 
-func (a reconcileAnswer) write(w http.ResponseWriter) {
+func (a reconcileAnswer) write(w http.ResponseWriter, now time.Time) {
 	status := a.status
 	switch {
 	case status != 0:
@@ -93,11 +98,10 @@ func (a reconcileAnswer) write(w http.ResponseWriter) {
 	if err != nil {
 		body = nil // cannot be: counts, times and fixed texts only
 	}
-	send(w, status, body)
+	send(w, status, body, now)
 }
 
-func (h *ReconcileHandler) run(ctx context.Context) (a reconcileAnswer) {
-	began := h.Now()
+func (h *ReconcileHandler) run(ctx context.Context, began time.Time) (a reconcileAnswer) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.LogAttrs(ctx, LevelCritical, "panic while reconciling", settle.PanicAttrs(p)...)
@@ -107,11 +111,6 @@ func (h *ReconcileHandler) run(ctx context.Context) (a reconcileAnswer) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer h.Gate.whenDraining(cancel)() // a run begins no further step then
-	if h.Timeout > 0 {
-		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, h.Timeout)
-		defer stop()
-	}
 	return h.reconcile(ctx, began)
 }
 
