@@ -66,6 +66,7 @@ const (
 	textOther       = "not settled; see the log; Pub/Sub delivers it again"
 	textPanic       = "unknown whether settled: a fault of the program; see the log; Pub/Sub delivers it again"
 
+	textNotHere  = "not settled: the request brings a payout and ReconcileBank settles none; bind the payouts topic to SettlePayout; Pub/Sub delivers it again"
 	textMethod   = "only POST is answered"
 	textDraining = "the instance is shutting down; nothing was begun"
 	textGone     = "the request was cancelled before work began"

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -19,8 +20,9 @@ type Reconciler interface {
 }
 
 // ReconcileHandler answers the requests that ask for a run of the reconciler.
-// What such a request says does not matter, only that it came, so its body is
-// bounded and not read into anything. Its fields are as in [Handler].
+// What such a request says does not matter, only that it came, unless it brings a
+// payout: that belongs to another topic, and is not acknowledged here. Its fields
+// are as in [Handler].
 type ReconcileHandler struct {
 	Reconciler Reconciler
 	Log        *slog.Logger
@@ -43,11 +45,12 @@ func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := withBudget(r.Context(), h.Timeout)
 	defer cancel()
-	if _, refused := readBody(w, r); refused != nil {
+	body, refused := readBody(w, r)
+	if refused != nil {
 		requests.turnAway(ctx, *refused).write(w, h.Now())
 		return
 	}
-	a := h.run(ctx, began)
+	a := h.run(ctx, began, r.Header, body)
 	a.write(w, h.Now())
 }
 
@@ -101,13 +104,18 @@ func (a reconcileAnswer) write(w http.ResponseWriter, now time.Time) {
 	send(w, status, body, now)
 }
 
-func (h *ReconcileHandler) run(ctx context.Context, began time.Time) (a reconcileAnswer) {
+func (h *ReconcileHandler) run(ctx context.Context, began time.Time, header http.Header, body []byte) (a reconcileAnswer) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.LogAttrs(ctx, LevelCritical, "panic while reconciling", settle.PanicAttrs(p)...)
 			a = reconcileAnswer{Error: textPanic}
 		}
 	}()
+	if d := Read(header, body); bringsPayout(d.Message.Data) { //nolint:contextcheck // as in Handler
+		h.Log.LogAttrs(ctx, LevelCritical, "payout delivered to the reconciler",
+			slog.String("message_id", d.Message.ID), slog.String("subscription", d.Message.Subscription))
+		return reconcileAnswer{Error: textNotHere}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer h.Gate.whenDraining(cancel)() // a run begins no further step then
@@ -133,4 +141,15 @@ func (h *ReconcileHandler) reconcile(ctx context.Context, began time.Time) recon
 	}
 	h.Log.LogAttrs(ctx, slog.LevelError, "not reconciled", append(attrs, slog.String("error", err.Error()))...)
 	return a
+}
+
+// bringsPayout reports whether data has what every payout message has, be it
+// well-formed or not. To acknowledge a run for it would lose the payout.
+func bringsPayout(data []byte) bool {
+	var payout struct {
+		SettlementID jsontext.Value `json:"settlement_id"`
+	}
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	_ = json.Unmarshal(data, &payout, lenient) // what was read before a fault counts
+	return payout.SettlementID != nil
 }

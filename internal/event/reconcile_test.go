@@ -3,6 +3,7 @@ package event_test
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -58,6 +59,64 @@ func TestReconcileAnswers(t *testing.T) {
 			}
 			if strings.Contains(log.String()+answer.Body.String(), marker) {
 				t.Error("the value of a panic got out")
+			}
+		})
+	}
+}
+
+// TestAPayoutIsNotAcknowledgedByTheReconciler: a payouts topic that is bound to
+// the wrong function must lose nothing, in whatever form a payout comes.
+func TestAPayoutIsNotAcknowledgedByTheReconciler(t *testing.T) {
+	t.Parallel()
+	const payout = `{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`
+	wrapped := func(data string) string {
+		return `{"message":{"messageId":"7","data":"` + base64.StdEncoding.EncodeToString([]byte(data)) + `"},"subscription":"s"}`
+	}
+	structured := http.Header{"Content-Type": {"application/cloudevents+json"}}
+	wholeEvent := func(data string) string {
+		return `{"specversion":"1.0","id":"1","source":"s","type":"` + event.TypeMessagePublished + `","data":` + data + `}`
+	}
+	for _, test := range []struct {
+		name   string
+		header http.Header
+		body   string
+		runs   bool
+	}{
+		{"pushed", nil, wrapped(payout), false},
+		{"structured", structured, wholeEvent(wrapped(payout)), false},
+		{"not wrapped", nil, payout, false},
+		{"that would be quarantined", nil, wrapped(`{"settlement_id":null,"x":1}`), false},
+		{"cut off", nil, wrapped(payout[:30]), false},
+		{"with a member twice", nil, wrapped(`{"settlement_id":"a","settlement_id":"b"}`), false},
+		{"with invalid UTF-8", nil, wrapped("{\"settlement_id\":\"\xff\"}"), false},
+		{"a tick", nil, wrapped(`{"run":"ReconcileBank"}`), true},
+		{"a tick of text", nil, wrapped("run"), true},
+		{"a tick of nothing", nil, `{"message":{"attributes":{"a":"b"}}}`, true},
+		{"a tick by hand", nil, "{}", true},
+		{"an empty body", nil, "", true},
+		{"a text about payouts", nil, wrapped(`["settlement_id"]`), true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var log bytes.Buffer
+			ran := false
+			run := reconcilerFunc(func(context.Context) (settle.Reconciled, error) { ran = true; return settle.Reconciled{}, nil })
+			handler := &event.ReconcileHandler{Reconciler: run, Log: event.NewLogger(&log, 0), Now: time.Now}
+			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(test.body))
+			if test.header != nil {
+				request.Header = test.header
+			}
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, request)
+			want := http.StatusInternalServerError
+			if test.runs {
+				want = http.StatusOK
+			}
+			if answer.Code != want || ran != test.runs {
+				t.Errorf("answer %d %s, ran %t", answer.Code, answer.Body, ran)
+			}
+			if alarmed := strings.Contains(log.String(), `"severity":"CRITICAL"`); alarmed == test.runs || strings.Contains(log.String(), "stl-1") {
+				t.Errorf("log %s", &log)
 			}
 		})
 	}
