@@ -4,10 +4,13 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/settleonce/settleonce/internal/jsonsuite"
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
@@ -28,6 +31,17 @@ func (e echoed) isOurs() bool {
 	}
 }
 
+// addCases gives add the end of an object with a member of each case that readers
+// differ about.
+func addCases(f *testing.F, add func(member string)) {
+	f.Helper()
+	for _, c := range jsonsuite.Cases(f) {
+		if len(c.Input) < 1<<10 && c.Name[0] == 'i' {
+			add(`,"new":` + string(c.Input) + "}")
+		}
+	}
+}
+
 func FuzzReadSend(f *testing.F) {
 	for _, body := range []string{
 		goodTransfer, goodTransfer + "x", with("4731", "4732"), with("cp-19", "cp-20"), with("4731", "4731.0"), withStatus("WHAT"),
@@ -37,6 +51,10 @@ func FuzzReadSend(f *testing.F) {
 		f.Add(uint16(422), "application/problem+json", "", []byte(body), false)
 		f.Add(uint16(403), "application/problem+json", "Sun, 29 Nov 2026 12:01:30 GMT", []byte(body), true)
 	}
+	addCases(f, func(member string) {
+		f.Add(uint16(201), "application/json", "", []byte(strings.TrimSuffix(goodTransfer, "}")+member), false)
+		f.Add(uint16(422), "application/problem+json", "", []byte(`{"code":"insufficient_funds"`+member), false)
+	})
 	client := newClient(f, testConfig("https://bank.example"))
 	f.Fuzz(func(t *testing.T, code uint16, contentType, retry string, body []byte, earlier bool) {
 		status := int(code)
@@ -84,6 +102,9 @@ func FuzzReadStatus(f *testing.F) {
 		f.Add(uint16(200), "application/json", []byte(body))
 		f.Add(uint16(404), "application/problem+json", []byte(body))
 	}
+	addCases(f, func(member string) {
+		f.Add(uint16(200), "application/json", []byte(`{"transfers":[`+strings.TrimSuffix(goodTransfer, "}")+member+`]}`))
+	})
 	client := newClient(f, testConfig("https://bank.example"))
 	f.Fuzz(func(t *testing.T, code uint16, contentType string, body []byte) {
 		status := int(code)
@@ -130,15 +151,29 @@ func checkAnswer(t *testing.T, a settle.BankAnswer) {
 	}
 }
 
+// maxProfileErrorBytes bounds the error of a profile, which is a line of the log.
+const maxProfileErrorBytes = 32 << 10
+
+// FuzzParseProfile: an error is bounded text that says what is expected; what is
+// accepted is valid, makes a client, and is the same when it is written and read
+// again.
 func FuzzParseProfile(f *testing.F) {
 	for _, profile := range []string{minimalProfile, wholeProfile, "{}", "null", `{"name":1}`, `{"statuses.pending":[]}`, `{"statuses":{},"not_found":[]}`} {
 		f.Add([]byte(profile))
+	}
+	for _, c := range jsonsuite.Cases(f) {
+		if len(c.Input) < 1<<10 {
+			f.Add([]byte(strings.TrimSuffix(minimalProfile, "}") + `,"key_quoted":` + string(c.Input) + "}"))
+		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ParseProfile(data)
 		if err != nil {
 			if diff := cmp.Diff(Profile{}, p); diff != "" {
 				t.Errorf("a profile beside the error:\n%s", diff)
+			}
+			if text := err.Error(); len(text) > maxProfileErrorBytes || !utf8.ValidString(text) || !strings.Contains(text, "expected") {
+				t.Errorf("error of %d bytes: %.1000q", len(text), text)
 			}
 			return
 		}
@@ -154,5 +189,36 @@ func FuzzParseProfile(f *testing.F) {
 		if _, mapped := c.readings[statusGroup]; mapped {
 			t.Error("PART has a meaning")
 		}
+		again, err := ParseProfile(written(t, p))
+		if err != nil {
+			t.Fatalf("written and read again: %v", err)
+		}
+		if diff := cmp.Diff(p, again, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("written and read again (-before +after):\n%s", diff)
+		}
 	})
+}
+
+// written returns a profile as a file.
+func written(t *testing.T, p Profile) []byte {
+	t.Helper()
+	notFound := map[string]any{"empty_list": p.NotFound.EmptyList}
+	if p.NotFound.ProblemCode != "" {
+		notFound["problem_code"] = p.NotFound.ProblemCode
+	}
+	s := p.Statuses
+	file, err := json.Marshal(map[string]any{
+		"name": p.Name, "transfer_path": p.TransferPath, "key_header": p.KeyHeader, "key_quoted": p.KeyQuoted,
+		"key_lifetime": p.KeyLifetime.String(), "visibility_lag": p.VisibilityLag.String(),
+		"reject": p.Reject, "problem_media_types": p.ProblemMediaTypes, "lookup_parameter": p.LookupParameter,
+		"statuses": map[string]any{
+			"pending": s.Pending, "confirmed": s.Confirmed, "rejected": s.Rejected, "returned": s.Returned,
+			"manual": s.Manual, "manual_reasons": s.ManualReasons,
+		},
+		"not_found": notFound,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/settleonce/settleonce/internal/jsonsuite"
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
@@ -48,6 +49,16 @@ func FuzzRead(f *testing.F) {
 			seed(u.header, u.body)
 		}
 	}
+	for _, c := range jsonsuite.Cases(f) {
+		member := `,"new":` + string(c.Input) + `}`
+		switch {
+		case len(c.Input) > 1<<10:
+		case c.Class() == "case", c.Class() == "encoding", c.Class() == "number":
+			seed(structuredHeaders, structured(`"data":{"message":{"data":"e30="}`+member))
+		default:
+			seed(nil, `{"message":{"data":"e30="}`+member)
+		}
+	}
 	f.Fuzz(func(t *testing.T, contentType, version, id, kind, source, eventTime string, odd bool, body []byte) {
 		header := make(http.Header)
 		for name, value := range map[string]string{
@@ -66,6 +77,9 @@ func FuzzRead(f *testing.F) {
 		if string(body) != before {
 			t.Fatalf("body was changed to %q", body)
 		}
+		if diff := cmp.Diff(d, Read(header, body)); diff != "" {
+			t.Fatalf("read again (-first +second):\n%s", diff)
+		}
 		checkStorable(t, d)
 		if d.Refusal != nil {
 			checkKept(t, d, body)
@@ -83,8 +97,13 @@ func checkStorable(t *testing.T, d settle.Delivery) {
 			t.Errorf("text of %d bytes", len(text))
 		}
 	}
+	size := 0
 	for name, value := range d.Message.Attributes {
 		texts = append(texts, name, value)
+		size += len(name) + len(value)
+	}
+	if d.Refusal == nil && size > maxAttributesSize {
+		t.Errorf("attributes of %d bytes", size)
 	}
 	for _, text := range texts {
 		if !utf8.ValidString(text) {
@@ -106,6 +125,9 @@ func checkKept(t *testing.T, d settle.Delivery, body []byte) {
 	}
 	if string(d.Message.Data) != string(body) {
 		t.Errorf("data %q, want the body %q", d.Message.Data, body)
+	}
+	if len(d.Message.Fingerprint) > len(body) {
+		t.Errorf("fingerprint %q of the body %q", d.Message.Fingerprint, body)
 	}
 }
 

@@ -5,13 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settleonce/settleonce/internal/jsonsuite"
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
@@ -174,40 +177,124 @@ func TestPayloadHashOfUnknownVersion(t *testing.T) {
 
 func addCases(f *testing.F) {
 	f.Helper()
+	const most = 4 << 10 // larger ones slow the fuzzer down and show nothing more
 	for _, c := range messageCases(f) {
-		if len(c.Data) < 4<<10 { // larger ones slow the fuzzer down and show nothing more
+		if len(c.Data) < most {
 			f.Add(c.Data)
+		}
+	}
+	for _, c := range jsonsuite.Cases(f) {
+		switch {
+		case len(c.Input) >= most:
+		case bytes.HasPrefix(c.Input, []byte("{")):
+			f.Add([]byte(c.Input))
+		default:
+			f.Add(fmt.Appendf(nil, `%s,"metadata":{"k":%s}}`, required, c.Input))
 		}
 	}
 }
 
-// FuzzDecode: decoding never panics; what is refused has a reason; what is
-// accepted is accepted again with the same hash when it is encoded again.
+// FuzzDecode: decoding never panics and leaves the data as it is; what is refused
+// has a reason, the right one as far as JSON goes; what is accepted is accepted
+// again with the same hash when it is encoded again, and encoded the same way.
 func FuzzDecode(f *testing.F) {
 	addCases(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
+		before := bytes.Clone(data)
 		payout, err := settle.Decode(data, "USD")
-		if refusal, refused := errors.AsType[*settle.Refusal](err); refused {
-			if refusal.Reason == "" || strings.Contains(refusal.Detail, "fault of the decoder") {
-				t.Fatalf("refused without a reason: %+v", refusal)
-			}
+		if !bytes.Equal(data, before) {
+			t.Fatalf("%q was changed to %q", before, data)
+		}
+		if err == nil {
+			checkAccepted(t, payout, data)
 			return
 		}
-		message, err := payout.Message()
-		if err != nil {
-			t.Fatal(err)
+		refusal, refused := errors.AsType[*settle.Refusal](err)
+		if !refused || !cmp.Equal(payout, settle.Payout{}) {
+			t.Fatalf("error %v with payout %+v", err, payout)
 		}
-		decoded, err := settle.Decode(message, "USD")
-		if err != nil {
-			t.Fatalf("%s encoded as %s: %v", data, message, err)
-		}
-		if diff := cmp.Diff(payout, decoded); diff != "" {
-			t.Fatalf("encoded and decoded (-before +after):\n%s", diff)
-		}
-		if payout.Hash() != decoded.Hash() {
-			t.Fatalf("hash %s became %s", payout.Hash(), decoded.Hash())
-		}
+		checkRefusal(t, *refusal, data)
 	})
+}
+
+func checkAccepted(t *testing.T, payout settle.Payout, data []byte) {
+	t.Helper()
+	message, err := payout.Message()
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoded, err := settle.Decode(message, "USD")
+	if err != nil {
+		t.Fatalf("%s encoded as %s: %v", data, message, err)
+	}
+	if diff := cmp.Diff(payout, decoded); diff != "" {
+		t.Fatalf("encoded and decoded (-before +after):\n%s", diff)
+	}
+	if payout.Hash() != decoded.Hash() {
+		t.Fatalf("hash %s became %s", payout.Hash(), decoded.Hash())
+	}
+	if again, err := decoded.Message(); err != nil || !bytes.Equal(message, again) {
+		t.Fatalf("encoded as %s and then as %s (%v)", message, again, err)
+	}
+	var read map[string]jsontext.Value
+	if err := json.Unmarshal(data, &read); err != nil {
+		t.Fatalf("accepted, and no JSON object: %v", err)
+	}
+	for name := range read {
+		if !slices.Contains(memberNames, name) {
+			t.Fatalf("accepted with a member %q", name)
+		}
+	}
+	if amount := string(read["amount_cents"]); amount != fmt.Sprint(payout.AmountCents) {
+		t.Fatalf("amount %s was read as %d", amount, payout.AmountCents)
+	}
+}
+
+// memberNames are the members of a payout message, version 1.
+var memberNames = []string{"settlement_id", "account_id", "amount_cents", "currency", "creditor_account", "reference", "metadata"}
+
+// maxDetailBytes bounds what a refusal's detail may have: a sentence, and a
+// member's name of which no more than its beginning is quoted.
+const maxDetailBytes = 1 << 10
+
+func checkRefusal(t *testing.T, r settle.Refusal, data []byte) {
+	t.Helper()
+	if strings.Contains(r.Detail, "fault of the decoder") || r.Detail == "" || len(r.Detail) > maxDetailBytes || !utf8.ValidString(r.Detail) {
+		t.Errorf("detail of %d bytes: %q", len(r.Detail), r.Detail)
+	}
+	ofMember := r.Reason == settle.ReasonMissingField || r.Reason == settle.ReasonInvalidField
+	if ofMember != slices.Contains(memberNames, r.Member) || !ofMember && r.Member != "" {
+		t.Errorf("%s of member %q", r.Reason, r.Member)
+	}
+	want := jsonReason(data)
+	if (want == "" && jsonReasons[r.Reason]) || (want != "" && want != r.Reason) {
+		t.Errorf("%s, want %q: %q", r.Reason, want, data)
+	}
+	if !jsonReasons[r.Reason] && r.Reason != settle.ReasonUnknownField && !ofMember {
+		t.Errorf("reason %q is none of a message", r.Reason)
+	}
+}
+
+// jsonReasons are the reasons that a message has before its members are looked at.
+var jsonReasons = map[settle.Reason]bool{
+	settle.ReasonTooLarge: true, settle.ReasonEmptyData: true, settle.ReasonNotJSON: true, settle.ReasonDuplicateField: true,
+}
+
+// jsonReason is the first of those that applies, worked out another way than in
+// the decoder; empty for none.
+func jsonReason(data []byte) settle.Reason {
+	value := jsontext.Value(data)
+	switch {
+	case len(data) > settle.MaxMessageBytes:
+		return settle.ReasonTooLarge
+	case strings.Trim(string(data), " \t\r\n") == "":
+		return settle.ReasonEmptyData
+	case !value.IsValid(jsontext.AllowDuplicateNames(true)) || value.Kind() != jsontext.KindBeginObject:
+		return settle.ReasonNotJSON
+	case !value.IsValid():
+		return settle.ReasonDuplicateField
+	}
+	return ""
 }
 
 // FuzzHashTellsPayoutsApart: two accepted messages have the same hash exactly if
