@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,11 +119,11 @@ func chunks(header, body string, size int, extension, end string) string {
 }
 
 // binaryEvent are the header lines of a binary event, in which changes replace or
-// add some.
+// add some; a name stands before each value.
 func binaryEvent(changes ...string) string {
 	header := eventHeader.Clone()
-	for i := 0; i < len(changes); i += 2 {
-		header.Set(changes[i], changes[i+1])
+	for change := range slices.Chunk(changes, 2) {
+		header.Set(change[0], change[1])
 	}
 	var lines strings.Builder
 	for name, values := range header {
@@ -495,7 +496,7 @@ func TestABodyThatStallsIsGivenUp(t *testing.T) {
 	for range stalled {
 		got[<-answers] = true
 	}
-	const slow = "408 the body did not come in whole within 10 s"
+	const slow = "408 the body did not come in whole in time; Pub/Sub delivers it again"
 	for _, want := range []string{"a body: " + slow, "chunks: " + slow, "of another method: 405 only POST is answered"} {
 		if !got[want] {
 			t.Errorf("no %q among %v", want, got)

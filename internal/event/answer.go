@@ -71,7 +71,7 @@ const (
 	textDraining = "the instance is shutting down; nothing was begun"
 	textGone     = "the request was cancelled before work began"
 	textBodySize = "the body is larger than 16777216 bytes; Pub/Sub messages have 10000000 at most"
-	textSlow     = "the body did not come in whole within 10 s"
+	textSlow     = "the body did not come in whole in time; Pub/Sub delivers it again"
 	textBroken   = "the body broke off while it was read"
 )
 

@@ -21,8 +21,8 @@ const MaxBodyBytes = 16 << 20
 // a caller that stops in the middle would hold one of the requests that the
 // instance works on at a time, for as long as its connection lives.
 const (
-	// BodyTimeout is how long a request's body may take to come in as a whole.
-	// Pub/Sub sends it at once.
+	// BodyTimeout is how long a request's body may take to come in as a whole, if
+	// the request's budget does not end before. Pub/Sub sends it at once.
 	BodyTimeout = 10 * time.Second
 	// answerTimeout is how long the caller may take to accept the answer, after
 	// net/http has read what is left of a body that was not read.
@@ -57,22 +57,22 @@ type Handler struct {
 // ServeHTTP answers one request. It does not panic, whatever the deliverer does.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.Now()
-	limitBody(w, r, began)
+	ctx, cancel := withBudget(r.Context(), h.Timeout)
+	defer cancel()
+	limitBody(ctx, w, began)
 	leave, open := h.Gate.Enter()
 	if !open {
-		h.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
+		h.turnAway(ctx, turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
 		return
 	}
 	defer leave() // after the answer is on its way: that is part of what Drain waits for
-	a := h.handle(w, r, began)
+	a := h.handle(ctx, w, r, began)
 	a.write(w, h.Now())
 }
 
 // handle works out the answer. It gets w for the limits on the body only.
-func (h *Handler) handle(w http.ResponseWriter, r *http.Request, began time.Time) (a answer) {
+func (h *Handler) handle(ctx context.Context, w http.ResponseWriter, r *http.Request, began time.Time) (a answer) {
 	rec := record{began: began}
-	ctx, cancel := withBudget(r.Context(), h.Timeout)
-	defer cancel()
 	defer h.recoverInto(ctx, &rec, &a)
 
 	body, refused := readBody(w, r)
@@ -125,12 +125,12 @@ type turnedAway struct {
 	cause  error // for the log; nil where the text says it all
 }
 
-// limitBody bounds the time in which the body has to come in, from began. It is
-// called for requests that are turned away too: before it answers one, net/http
-// reads what is left of its body.
-func limitBody(w http.ResponseWriter, r *http.Request, began time.Time) {
+// limitBody bounds the time in which the body has to come in, from began and
+// within ctx. It is called for requests that are turned away too: before it
+// answers one, net/http reads what is left of its body.
+func limitBody(ctx context.Context, w http.ResponseWriter, began time.Time) {
 	limit := began.Add(BodyTimeout)
-	if deadline, ok := r.Context().Deadline(); ok && deadline.Before(limit) {
+	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
 		limit = deadline
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(limit) // fails where there is no connection, as in tests

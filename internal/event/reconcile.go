@@ -35,16 +35,16 @@ type ReconcileHandler struct {
 // and what [Handler] answers to requests that are not worked on.
 func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.Now()
-	limitBody(w, r, began)
+	ctx, cancel := withBudget(r.Context(), h.Timeout)
+	defer cancel()
+	limitBody(ctx, w, began)
 	leave, open := h.Gate.Enter()
 	defer leave()
 	requests := Handler{Log: h.Log, Now: h.Now}
 	if !open {
-		requests.turnAway(r.Context(), turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
+		requests.turnAway(ctx, turnedAway{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
 		return
 	}
-	ctx, cancel := withBudget(r.Context(), h.Timeout)
-	defer cancel()
 	body, refused := readBody(w, r)
 	if refused != nil {
 		requests.turnAway(ctx, *refused).write(w, h.Now())

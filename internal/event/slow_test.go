@@ -92,6 +92,7 @@ func answered(t *testing.T, c net.Conn, began time.Time) (status int, body strin
 	if err != nil {
 		t.Fatalf("no answer after %v: %v", time.Since(began), err)
 	}
+	defer response.Body.Close()
 	took = time.Since(began)
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
@@ -109,6 +110,7 @@ const chunked = "POST / HTTP/1.1\r\nHost: f\r\nTransfer-Encoding: chunked\r\n\r\
 func TestSlowBodiesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	half := payoutPush[:len(payoutPush)/2]
+	short := func(h *Handler) { h.Timeout = 3 * time.Second }
 	draining := func(h *Handler) {
 		h.Gate = new(Gate)
 		h.Gate.shut()
@@ -124,6 +126,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 		{"nothing comes", announced("POST", len(payoutPush)), "", nil, 408, BodyTimeout, textSlow},
 		{"it stops", announced("POST", len(payoutPush)) + half, "", nil, 408, BodyTimeout, textSlow},
 		{"it drips", announced("POST", len(payoutPush)), payoutPush, nil, 408, BodyTimeout, textSlow},
+		{"it outlasts the budget", announced("POST", len(payoutPush)), payoutPush, short, 408, 3 * time.Second, textSlow},
 		{"a chunk stops", chunked + "40\r\n" + half[:20], "", nil, 408, BodyTimeout, textSlow},
 		{"no chunk comes", chunked, "", nil, 408, BodyTimeout, textSlow},
 		{"chunks drip", chunked, strings.Repeat("1\r\n \r\n", 50), nil, 408, BodyTimeout, textSlow},
@@ -167,6 +170,7 @@ func TestSlowBodyAfterContinue(t *testing.T) {
 			if response.StatusCode != want {
 				t.Errorf("status %d, want %d", response.StatusCode, want)
 			}
+			_ = response.Body.Close() // on a connection of our own it closes nothing
 		}
 		if took := time.Since(began); took != BodyTimeout {
 			t.Errorf("after %v", took)
@@ -208,7 +212,7 @@ func TestSlowBodyEndsWithTheRequest(t *testing.T) {
 func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := realTime(delivererFunc(func(ctx context.Context, d settle.Delivery) (settle.Result, error) {
+		h := realTime(delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
 			time.Sleep(3 * BodyTimeout)
 			return settle.Result{Outcome: settle.OutcomeApplied}, ctx.Err()
 		}))
@@ -224,6 +228,7 @@ func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 				if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 {
 					t.Errorf("%d %s %v", response.StatusCode, body, err)
 				}
+				_ = response.Body.Close() // likewise
 				time.Sleep(time.Hour)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -25,15 +26,18 @@ func reasonOf(message []byte) (settle.Payout, string) {
 	return payout, "payout"
 }
 
+// illFormed are the reasons that say that a message is not JSON to this program.
+var illFormed = []settle.Reason{settle.ReasonNotJSON, settle.ReasonEmptyData, settle.ReasonDuplicateField}
+
 func verdictOf(message []byte) jsonsuite.Verdict {
-	switch _, reason := reasonOf(message); settle.Reason(reason) {
-	case "payout":
+	_, reason := reasonOf(message)
+	switch {
+	case reason == "payout":
 		return jsonsuite.Taken
-	case settle.ReasonNotJSON, settle.ReasonEmptyData, settle.ReasonDuplicateField:
+	case slices.Contains(illFormed, settle.Reason(reason)):
 		return jsonsuite.IllFormed
-	default:
-		return jsonsuite.OtherFault
 	}
+	return jsonsuite.OtherFault
 }
 
 // TestJSONSuite: the payout decoder, in every place where a value can stand.
