@@ -31,8 +31,8 @@ func (e echoed) isOurs() bool {
 	}
 }
 
-// addCases gives add the end of an object with a member of each case that readers
-// differ about.
+// addCases gives add the end of an object with a member of each case that parsers
+// differ about; where they agree there is less to find.
 func addCases(f *testing.F, add func(member string)) {
 	f.Helper()
 	for _, c := range jsonsuite.Cases(f) {
@@ -161,11 +161,7 @@ func FuzzParseProfile(f *testing.F) {
 	for _, profile := range []string{minimalProfile, wholeProfile, "{}", "null", `{"name":1}`, `{"statuses.pending":[]}`, `{"statuses":{},"not_found":[]}`} {
 		f.Add([]byte(profile))
 	}
-	for _, c := range jsonsuite.Cases(f) {
-		if len(c.Input) < 1<<10 {
-			f.Add([]byte(strings.TrimSuffix(minimalProfile, "}") + `,"key_quoted":` + string(c.Input) + "}"))
-		}
-	}
+	addCases(f, func(member string) { f.Add([]byte(strings.TrimSuffix(minimalProfile, "}") + member)) })
 	f.Fuzz(func(t *testing.T, data []byte) {
 		p, err := ParseProfile(data)
 		if err != nil {

@@ -52,8 +52,8 @@ func FuzzRead(f *testing.F) {
 	for _, c := range jsonsuite.Cases(f) {
 		member := `,"new":` + string(c.Input) + `}`
 		switch {
-		case len(c.Input) > 1<<10:
-		case c.Class() == "case", c.Class() == "encoding", c.Class() == "number":
+		case len(c.Input) > 1<<10, c.Name[0] != 'i': // where parsers agree there is less to find
+		case c.Class() == "encoding", c.Class() == "number":
 			seed(structuredHeaders, structured(`"data":{"message":{"data":"e30="}`+member))
 		default:
 			seed(nil, `{"message":{"data":"e30="}`+member)

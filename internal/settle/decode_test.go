@@ -185,7 +185,7 @@ func addCases(f *testing.F) {
 	}
 	for _, c := range jsonsuite.Cases(f) {
 		switch {
-		case len(c.Input) >= most:
+		case len(c.Input) >= most, c.Name[0] != 'i': // where parsers agree there is less to find
 		case bytes.HasPrefix(c.Input, []byte("{")):
 			f.Add([]byte(c.Input))
 		default:
