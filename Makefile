@@ -5,6 +5,7 @@ GO        ?= go
 ARGS      ?=
 BENCH     ?= .
 FUZZTIME  ?= 60s
+MINUTES   ?=
 SECONDS   ?= 60
 HISTORIES ?= 50
 SEED      ?=
@@ -80,11 +81,18 @@ linear: ## concurrent deliveries while Commits and answers get lost, checked for
 	$(GO) test -count=1 -v -timeout=$$(($(HISTORIES) * 20 + 300))s -run='^TestStoresOnSpanner$$' -artifacts -outputdir=bin ./internal/linear \
 		-linear.histories=$(HISTORIES) $(if $(SEED),-linear.seed=$(SEED))
 
+# SEED draws the messages of a run again. When memory has grown, what it holds is kept in bin/.
+.PHONY: soak
+soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= of messages instead, SEED=)
+	@mkdir -p bin
+	$(GO) test -tags=soak -count=1 -v -timeout=$(if $(MINUTES),$$(($(MINUTES) + 15)),60)m -run='^TestSoak$$' -artifacts -outputdir=bin . \
+		$(if $(MINUTES),-soak.minutes=$(MINUTES)) $(if $(SEED),-soak.seed=$(SEED))
+
 .PHONY: lint
 lint: ## linters, formatting, go vet, go.mod, shell scripts
 	$(GOLANGCI) config verify
 	$(GOLANGCI) run
-	$(GO) vet ./...
+	$(GO) vet -tags=soak ./...
 	$(GO) mod tidy -diff
 	@if command -v shellcheck >/dev/null 2>&1; then \
 		set -- .ci/run; \

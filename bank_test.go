@@ -88,14 +88,14 @@ func (w *world) strike(method string, f func()) {
 }
 
 // start runs one of the two functions in a process of its own.
-func (w *world) start(t *testing.T, target, spannerHost string) *function {
+func (w *world) start(t *testing.T, target, spannerHost string, env ...string) *function {
 	t.Helper()
-	return startChild(t, append(w.db.env(spannerHost),
-		"FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=5s", "BANK_STATUS_TIMEOUT=5s")...)
+	ours := append(w.db.env(spannerHost),
+		"FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=5s", "BANK_STATUS_TIMEOUT=5s")
+	return startChild(t, append(ours, env...)...)
 }
 
-// pass lets time pass until the instruction is due, by making everything that
-// has been older.
+// pass lets time pass until the instruction is due.
 func (w *world) pass(t *testing.T) {
 	t.Helper()
 	all := w.snapshot(t).Instructions
@@ -106,6 +106,13 @@ func (w *world) pass(t *testing.T) {
 	if d <= 0 {
 		return
 	}
+	w.db.age(t, d)
+	w.offset.Add(int64(d))
+}
+
+// age makes everything that bank instructions remember older.
+func (d database) age(t *testing.T, by time.Duration) {
+	t.Helper()
 	const sql = `UPDATE bank_instructions SET
   next_check_at = TIMESTAMP_SUB(next_check_at, INTERVAL @ns NANOSECOND), lease_until = TIMESTAMP_SUB(lease_until, INTERVAL @ns NANOSECOND),
   first_sent_at = TIMESTAMP_SUB(first_sent_at, INTERVAL @ns NANOSECOND), last_sent_at = TIMESTAMP_SUB(last_sent_at, INTERVAL @ns NANOSECOND),
@@ -113,14 +120,13 @@ func (w *world) pass(t *testing.T) {
   accepted_at = TIMESTAMP_SUB(accepted_at, INTERVAL @ns NANOSECOND), final_at = TIMESTAMP_SUB(final_at, INTERVAL @ns NANOSECOND),
   created_at = TIMESTAMP_SUB(created_at, INTERVAL @ns NANOSECOND), uncertain_since = TIMESTAMP_SUB(uncertain_since, INTERVAL @ns NANOSECOND)
 WHERE TRUE`
-	_, err := w.db.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		_, err := tx.Update(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"ns": d.Nanoseconds()}})
+	_, err := d.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		_, err := tx.Update(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"ns": by.Nanoseconds()}})
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.offset.Add(int64(d))
 }
 
 func (w *world) snapshot(t *testing.T) snapshot.Snapshot {

@@ -49,6 +49,7 @@ func exitWith(err error) {
 // function is a running child process.
 type function struct {
 	url     string
+	client  *http.Client
 	process *os.Process
 	exited  chan struct{}
 	state   *os.ProcessState // once exited
@@ -99,7 +100,7 @@ func startChild(t *testing.T, env ...string) *function {
 	}
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
-	f := &function{url: "http://" + addr + "/", exited: make(chan struct{}), log: &logBuffer{}}
+	f := &function{url: "http://" + addr + "/", client: http.DefaultClient, exited: make(chan struct{}), log: &logBuffer{}}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program) // ended by the clean-up
 	cmd.Env = append(os.Environ(), append([]string{
 		childMode + "=function", "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD",
@@ -235,7 +236,7 @@ func (f *function) post(ctx context.Context, header http.Header, body io.Reader)
 		return answer{Error: err.Error()}
 	}
 	request.Header = header
-	response, err := http.DefaultClient.Do(request)
+	response, err := f.client.Do(request)
 	if err != nil {
 		return answer{Error: err.Error()}
 	}
