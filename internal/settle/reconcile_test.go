@@ -174,6 +174,30 @@ func TestNothingIsBegunThatComesTooLate(t *testing.T) {
 	}
 }
 
+// TestAStepThatHasLostItsLeaseRecordsNothing: the answer to a send comes when the
+// lease has ended, and another step has taken over and recorded a change of its
+// own, which has the version that the first step would have given.
+func TestAStepThatHasLostItsLeaseRecordsNothing(t *testing.T) {
+	t.Parallel()
+	var now atomic.Int64 // nanoseconds after noon
+	clock := func() time.Time { return noon.Add(time.Duration(now.Load())) }
+	second := settledAtNoon(t, 1, &scriptedBank{readings: []settle.StatusReading{settle.StatusConfirmed}}, clock)
+	first := *second
+	first.Bank = bankFunc{send: func(settle.SendRequest) settle.SendResult {
+		now.Add(int64(time.Minute))
+		if state, err := second.Step(t.Context(), "stl-0"); err != nil || state != settle.InstructionConfirmed {
+			t.Errorf("the second step: %s, %v", state, err)
+		}
+		return settle.SendResult{Class: settle.SendAccepted}
+	}}
+	if state, err := first.Step(t.Context(), "stl-0"); !errors.Is(err, settle.ErrLeaseLost) {
+		t.Errorf("the first step: %q, %v; want ErrLeaseLost", state, err)
+	}
+	if all := second.Store.(*memstore.Store).Snapshot(); all.Instructions[0].State != settle.InstructionConfirmed || len(all.Events) != 3 {
+		t.Errorf("stored %+v, events %+v; want confirmed after three events", all.Instructions[0], all.Events)
+	}
+}
+
 // slowStore lets time pass in each of its commits.
 type slowStore struct {
 	settle.Store

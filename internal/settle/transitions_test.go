@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 	"time"
@@ -394,6 +395,53 @@ func TestACrashAfterTheClaimLeavesItDueWhenTheLeaseEnds(t *testing.T) {
 	taken, err := policy.Claim(held.Next, "second", noon.Add(lease))
 	if err != nil || taken.Follow != PlanAsk || taken.Event != nil || taken.Next.Version != held.Next.Version {
 		t.Errorf("taken over: %+v, %v; want to ask under a lease", taken, err)
+	}
+}
+
+// TestALeaseForbidsWhatIsDue: an instruction is due when its lease ends, unless
+// somebody makes it due earlier. The lease holds then too.
+func TestALeaseForbidsWhatIsDue(t *testing.T) {
+	t.Parallel()
+	in := sent(InstructionUncertain)
+	in.NextCheckAt = noon
+	if held, err := policy.Claim(in, "second", noon.Add(lease-time.Nanosecond)); !errors.Is(err, ErrNotDue) {
+		t.Errorf("claimed under another's lease: %+v, %v", held, err)
+	}
+	if held, err := policy.Claim(in, "second", noon.Add(lease)); err != nil || held.Follow != PlanAsk {
+		t.Errorf("the lease has ended: %+v, %v; want to ask", held, err)
+	}
+}
+
+// TestAChangeIsMadeOnlyToWhatItWasWorkedOutFor: the owner and the version both
+// have to be those that the step held; one of them alone proves nothing.
+func TestAChangeIsMadeOnlyToWhatItWasWorkedOutFor(t *testing.T) {
+	t.Parallel()
+	held := sent(InstructionUncertain)
+	held.Version = 5
+	seen, err := sentAt(held, SendResult{Class: SendAccepted}, noon)
+	if err != nil || seen.Next.Version != 6 {
+		t.Fatalf("%+v, %v", seen, err)
+	}
+	for _, test := range []struct {
+		name    string
+		owner   string
+		version int64
+		write   bool
+		err     error
+	}{
+		{"as it was held", "owner", 5, true, nil},
+		{"the own change, its answer lost", "owner", 6, false, nil},
+		{"leased to another step", "other", 5, false, ErrLeaseLost},
+		{"changed by another step", "other", 6, false, ErrLeaseLost},
+		{"changed twice by another step", "other", 7, false, ErrLeaseLost},
+		{"a later version", "owner", 7, false, ErrLeaseLost},
+		{"an earlier version", "owner", 4, false, ErrLeaseLost},
+	} {
+		stored := held
+		stored.Owner, stored.Version = test.owner, test.version
+		if change, err := record(stored, held, seen); !errors.Is(err, test.err) || change.Write != test.write {
+			t.Errorf("%s: write %t, %v; want %t, %v", test.name, change.Write, err, test.write, test.err)
+		}
 	}
 }
 
