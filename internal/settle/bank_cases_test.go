@@ -2,6 +2,7 @@ package settle_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -19,10 +20,14 @@ type scriptedBank struct {
 	readings []settle.StatusReading
 	sent     []settle.SendRequest
 	asked    int
+	composed int
 }
 
-func (*scriptedBank) Compose(p settle.Payout, _ uuid.UUID) ([]byte, error) {
-	return []byte(p.SettlementID), nil
+// Compose makes other bytes each time, as the next version of the program can:
+// what is sent has to be what was stored.
+func (b *scriptedBank) Compose(p settle.Payout, _ uuid.UUID) ([]byte, error) {
+	b.composed++
+	return fmt.Appendf(nil, "%s, composed %d", p.SettlementID, b.composed), nil
 }
 
 func (b *scriptedBank) Send(_ context.Context, r settle.SendRequest) settle.SendResult {
@@ -158,7 +163,7 @@ func TestEveryResendHasTheSameKeyAndBytes(t *testing.T) {
 		t.Errorf("%d sends, want the first and three more", len(bank.sent))
 	}
 	for i, r := range bank.sent {
-		if r.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" || string(r.Body) != "stl-8472" || r.EarlierMayHaveReached != (i > 0) {
+		if r.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" || string(r.Body) != "stl-8472, composed 1" || r.EarlierMayHaveReached != (i > 0) {
 			t.Errorf("send %d: %+v", i+1, r)
 		}
 	}
