@@ -455,6 +455,25 @@ func TestDrainWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
+// TestNothingIsAnsweredBeforeTheDeliveryHasEnded: an answer that has begun is an
+// acknowledgement that cannot be taken back.
+func TestNothingIsAnsweredBeforeTheDeliveryHasEnded(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[int]error{http.StatusOK: nil, http.StatusInternalServerError: settle.ErrOutcomeUnknown} {
+		w := &httptest.ResponseRecorder{Body: new(bytes.Buffer)} // its Code is zero until an answer begins
+		h, _ := newHandler(delivererFunc(func(context.Context, settle.Delivery) (settle.Result, error) {
+			if w.Code != 0 || w.Body.Len() > 0 || w.Flushed {
+				t.Errorf("answered %d %s before the delivery has ended", w.Code, w.Body)
+			}
+			return settle.Result{Outcome: settle.OutcomeApplied}, err
+		}))
+		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(payoutPush)))
+		if w.Code != want {
+			t.Errorf("status %d, want %d", w.Code, want)
+		}
+	}
+}
+
 // TestAnAnswerDoesNotWaitInABuffer: once the handler has left the gate, the
 // process may end, and nobody would send what is still in a buffer.
 func TestAnAnswerDoesNotWaitInABuffer(t *testing.T) {
