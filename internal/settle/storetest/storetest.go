@@ -44,7 +44,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a bank instruction is created with the movement", testInstruction},
 		{"instructions become due", testDue},
 		{"an instruction is leased to one step at a time", testClaim},
-		{"a change is made to the version it was worked out for", testChangeOfAnotherVersion},
+		{"a change that is refused changes nothing", testRefusedChange},
 		{"a rejected transfer reverses the movement in one change", testRejected},
 		{"a settlement without an instruction", testNoInstruction},
 		{"a stored hash of an unknown version is an error", testUnknownHashVersion},
@@ -399,7 +399,7 @@ func testClaim(t *testing.T, b Backend) {
 	}
 }
 
-func testChangeOfAnotherVersion(t *testing.T, b Backend) {
+func testRefusedChange(t *testing.T, b Backend) {
 	store := b.Open(t)
 	mustSettle(t, store, NewSettlement(t, full))
 	if _, err := claim(t, store, DeliveryID(), PublishTime); err != nil {
