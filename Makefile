@@ -21,7 +21,7 @@ TIMEOUT  = 14m
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: ## the whole system on this machine, until interrupted (ARGS="--listen 127.0.0.1:8080")
@@ -46,6 +46,11 @@ test: ## all tests
 race: ## all tests under the race detector
 	@$(GO) build -race ./...
 	$(GO) test -race -p 1 -count=1 -timeout=$(TIMEOUT) ./...
+
+# One fault after another in a copy of the module; internal/mutants/table.go says which tests have to fail.
+.PHONY: mutants
+mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all name": of all tests)
+	@$(GO) run ./internal/mutants $(ARGS)
 
 .PHONY: bench
 bench: ## all benchmarks with allocations (BENCH=pattern)
