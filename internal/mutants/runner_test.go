@@ -153,7 +153,7 @@ func TestRunRefuses(t *testing.T) {
 		"a patch that no longer applies": {
 			map[string]string{"a/a.go": "package a\n\nconst one = 1 // the first\n\nconst two = 2\n"},
 			fine,
-			[]string{"internal/mutants/testdata/fine.patch no longer applies: update it", "git apply --3way", "git diff HEAD", "patch does not apply"},
+			[]string{"internal/mutants/testdata/fine.patch no longer applies: update it", "git apply --3way", "git diff --cached", "patch does not apply"},
 		},
 		"a mutant that does not build": {
 			nil, edit("x", "const one = 1", "const one = x", "TestOne"), []string{"mutant x does not build", "undefined: x"},

@@ -122,8 +122,8 @@ func (w workdir) check(ctx context.Context, mutants []mutant) error {
 func stale(m mutant, cause error) error {
 	return fmt.Errorf(`internal/mutants/%[1]s no longer applies: update it. With nothing uncommitted, from the module's root:
     p=internal/mutants/%[1]s
-    git apply --3way $p       # or make the fault by hand: %[2]s
-    { sed '/^diff /,$d' $p; git diff HEAD; } >/tmp/mutant && git reset -q --hard && cp /tmp/mutant $p
+    git apply --3way $p       # mend what conflicts, or make the fault by hand: %[2]s
+    git add -u && { sed '/^diff /,$d' $p; git diff --cached; } >/tmp/mutant && git reset -q --hard && cp /tmp/mutant $p
 %[3]w`, file(m.name), m.fault, cause)
 }
 
