@@ -48,7 +48,11 @@ func program(ctx context.Context) error {
 		return err
 	}
 	r := runner{root: root, all: *all, out: os.Stdout, progress: os.Stderr}
-	return r.run(ctx, mutants)
+	err = r.run(ctx, mutants)
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	return err
 }
 
 // chosen returns the named mutants in the table's order; all without names.

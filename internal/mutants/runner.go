@@ -152,11 +152,11 @@ func judge(found results, wanted []tests) []string {
 // test runs the wanted tests, or all of the module, and returns what they came to.
 func (r runner) test(ctx context.Context, copied workdir, wanted []tests) (results, error) {
 	if r.all {
-		return copied.test(ctx, "./...", ".", "-p=1") // as make test does
+		return copied.test(ctx, "./...", ".", "-p=1", "-timeout=14m") // as make test does
 	}
 	found := results{ended: map[id]string{}, output: map[id]string{}}
 	for _, t := range wanted {
-		one, err := copied.test(ctx, "./"+t.pkg, pattern(t.names))
+		one, err := copied.test(ctx, "./"+t.pkg, pattern(t.names), "-timeout=5m") // they take seconds
 		if err != nil {
 			return results{}, err
 		}
