@@ -29,6 +29,7 @@ import (
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/telemetry"
 )
 
 const (
@@ -40,8 +41,10 @@ const (
 	// next begins is harmless.
 	reconcileTimeout = 2 * time.Minute
 	// drainLimit is how long an instance that is told to stop waits for the
-	// deliveries it has begun. The platform kills it after 10 seconds.
-	drainLimit = 8 * time.Second
+	// deliveries it has begun, exportLimit how long it then exports what it has
+	// measured. The platform kills it after 10 seconds.
+	drainLimit  = 7 * time.Second
+	exportLimit = 2 * time.Second
 )
 
 func init() {
@@ -93,14 +96,19 @@ func (i *instance) wired() handlers {
 }
 
 func wire(cfg config.Config) (handlers, error) {
-	log := event.NewLogger(os.Stderr, cfg.LogLevel)
-	store := spannerstore.NewLazy(spannerstore.Config{Database: cfg.Database, Emulator: cfg.EmulatorHost != ""})
-	banking, err := newBanking(cfg.Bank, store, log)
+	log := event.NewLoggerIn(cfg.Project, os.Stderr, cfg.LogLevel)
+	measured := newTelemetry(cfg.Telemetry, log)
+	store := measured.Store(spannerstore.NewLazy(spannerstore.Config{Database: cfg.Database, Emulator: cfg.EmulatorHost != ""}))
+	banking, err := newBanking(cfg.Bank, store, measured, log)
 	if err != nil {
 		return handlers{}, err
 	}
+	var observer event.Observer
+	if measured != nil {
+		observer = measured
+	}
 	gate := &event.Gate{}
-	go drainOnTermination(gate, log)
+	go drainOnTermination(gate, measured, log)
 
 	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
 	reconciler := &settle.Reconciler{
@@ -110,14 +118,24 @@ func wire(cfg config.Config) (handlers, error) {
 	// within the budget of one delivery.
 	budget := cfg.SettleTimeout - spannerstore.RereadTimeout
 	return handlers{
-		settle:    &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: budget, Gate: gate},
-		reconcile: &event.ReconcileHandler{Reconciler: reconciler, Log: log, Now: time.Now, Timeout: max(reconcileTimeout, 2*banking.Longest()), Gate: gate},
+		settle:    &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: budget, Gate: gate, Observer: observer},
+		reconcile: &event.ReconcileHandler{
+			Reconciler: reconciler, Log: log, Now: time.Now, Timeout: max(reconcileTimeout, 2*banking.Longest()), Gate: gate, Observer: observer,
+		},
 	}, nil
+}
+
+// newTelemetry returns what measures; nil where nothing is exported.
+func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
+	return telemetry.New(context.Background(), telemetry.Config{
+		Traces: cfg.Traces, Metrics: cfg.Metrics, Service: cfg.Service, Revision: cfg.Revision,
+		InstanceID: uuid.NewString(), Now: time.Now, Log: log,
+	})
 }
 
 // newBanking returns what looks after bank instructions; nil where no bank is
 // configured.
-func newBanking(cfg *bank.Config, store settle.Store, log *slog.Logger) (*settle.Stepper, error) {
+func newBanking(cfg *bank.Config, store settle.Store, measured *telemetry.Telemetry, log *slog.Logger) (*settle.Stepper, error) {
 	if cfg == nil {
 		return nil, nil //nolint:nilnil // no bank is a configuration, not a fault
 	}
@@ -131,7 +149,7 @@ func newBanking(cfg *bank.Config, store settle.Store, log *slog.Logger) (*settle
 		KeyLifetime: cfg.Profile.KeyLifetime, VisibilityLag: cfg.Profile.VisibilityLag,
 		SendTimeout: cfg.SendTimeout, StatusTimeout: cfg.StatusTimeout,
 	}
-	return &settle.Stepper{Store: store, Bank: client, Policy: policy, NewID: uuid.NewString, Now: time.Now, Log: log}, nil
+	return &settle.Stepper{Store: store, Bank: measured.Bank(client), Policy: policy, NewID: uuid.NewString, Now: time.Now, Log: log}, nil
 }
 
 // misconfigured is a function whose configuration is wrong. It fails every
@@ -156,14 +174,20 @@ func (m misconfigured) handlers() handlers {
 }
 
 // drainOnTermination waits for SIGTERM, lets the deliveries that have begun end
-// while new ones are turned away, and then ends the process by the same signal.
-func drainOnTermination(gate *event.Gate, log *slog.Logger) {
+// while new ones are turned away, exports what was measured, and then ends the
+// process by the same signal.
+func drainOnTermination(gate *event.Gate, measured *telemetry.Telemetry, log *slog.Logger) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
 	if err := gate.Drain(ctx); err != nil {
 		log.LogAttrs(ctx, slog.LevelWarn, "stopping before all deliveries ended", slog.String("error", err.Error()))
+	}
+	ctx, cancelExport := context.WithTimeout(context.Background(), exportLimit)
+	defer cancelExport()
+	if err := measured.Shutdown(ctx); err != nil {
+		log.LogAttrs(ctx, slog.LevelWarn, "telemetry not exported", slog.String("error", err.Error()))
 	}
 	stop() // the signal has its ordinary effect again
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)

@@ -276,3 +276,19 @@ func (f *function) deliver(ctx context.Context, messageID, data string) answer {
 }
 
 const plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
+
+// line returns the first line that the child has logged and that holds text.
+func (f *function) line(t *testing.T, text string) map[string]any {
+	t.Helper()
+	f.waitForLog(t, text, 1)
+	for line := range strings.Lines(f.log.all()) {
+		if strings.Contains(line, text) {
+			var members map[string]any
+			if err := json.Unmarshal([]byte(line), &members); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			return members
+		}
+	}
+	return nil
+}

@@ -27,6 +27,7 @@ const (
 	EnvSettleTimeout   = "SETTLE_TIMEOUT"
 	EnvLogLevel        = "LOG_LEVEL"
 	EnvEmulatorHost    = "SPANNER_EMULATOR_HOST"
+	EnvProject         = "GOOGLE_CLOUD_PROJECT"
 
 	EnvBankURL           = "BANK_URL"
 	EnvBankToken         = "BANK_TOKEN" // the variable's name, not a token
@@ -71,6 +72,11 @@ type Config struct {
 	// Bank is the bank that is asked. Nil means that none is configured. From
 	// BANK_URL and the other variables that begin with BANK_. Its Now is not set.
 	Bank *bank.Config
+	// Project is the ID of the project that traces belong to, for the log. Defaults
+	// to the database's. From GOOGLE_CLOUD_PROJECT.
+	Project string
+	// Telemetry says what is exported by OTLP. From the variables of OpenTelemetry.
+	Telemetry Telemetry
 }
 
 // FromEnv reads the configuration by lookup, which has the signature of
@@ -87,7 +93,9 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		LogLevel:     env.level(),
 		EmulatorHost: env.emulator(),
 		Bank:         env.bank(),
+		Telemetry:    env.telemetry(),
 	}
+	c.Project = env.project(c.Database)
 	env.checkDelivery(c)
 	if len(env.faults) > 0 {
 		return Config{}, fmt.Errorf("read configuration from the environment:\n%w", errors.Join(env.faults...))
@@ -144,6 +152,16 @@ func (e *environment) database() string {
 		e.fault("%s is not set; %s", EnvDatabase, expected)
 	case !databaseName.MatchString(value):
 		e.fault("%s is %q; %s", EnvDatabase, value, expected)
+	}
+	return value
+}
+
+// project needs no variable in most deployments, and never the metadata server,
+// which a request would have to wait for.
+func (e *environment) project(database string) string {
+	value, set := e.get(EnvProject)
+	if !set && databaseName.MatchString(database) {
+		return strings.Split(database, "/")[1]
 	}
 	return value
 }

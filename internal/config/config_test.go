@@ -25,7 +25,7 @@ func fromMap(vars map[string]string) (Config, error) {
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	want := Config{Database: database, SettleTimeout: 25 * time.Second, LogLevel: slog.LevelInfo}
+	want := Config{Database: database, SettleTimeout: 25 * time.Second, LogLevel: slog.LevelInfo, Project: "p", Telemetry: Telemetry{Service: "settleonce"}}
 	for name, vars := range map[string]map[string]string{
 		"unset": {},
 		"empty": {EnvDefaultCurrency: "", EnvSettleTimeout: "", EnvLogLevel: "", EnvEmulatorHost: ""},
@@ -52,6 +52,7 @@ func TestEverythingSet(t *testing.T) {
 	want := Config{
 		Database: "projects/example.com:p/instances/i-1/databases/d_1", DefaultCurrency: "KWD",
 		SettleTimeout: 90 * time.Second, LogLevel: slog.LevelWarn, EmulatorHost: "127.0.0.1:9010",
+		Project: "example.com:p", Telemetry: Telemetry{Service: "settleonce"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)

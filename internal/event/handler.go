@@ -52,12 +52,14 @@ type Handler struct {
 	Timeout time.Duration
 	// Gate refuses requests while the instance shuts down. Nil means never.
 	Gate *Gate
+	// Observer is told of each delivery. Nil means nobody.
+	Observer Observer
 }
 
 // ServeHTTP answers one request. It does not panic, whatever the deliverer does.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.Now()
-	ctx, cancel := withBudget(r.Context(), h.Timeout)
+	ctx, cancel := withBudget(withRequestTrace(r.Context(), r.Header), h.Timeout)
 	defer cancel()
 	limitBody(ctx, w, began)
 	leave, open := h.Gate.Enter()
@@ -68,20 +70,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer leave() // after the answer is on its way: that is part of what Drain waits for
 	a := h.handle(ctx, w, r, began)
 	a.write(w, h.Now())
+	observerOf(h.Observer).Answered()
 }
 
 // handle works out the answer. It gets w for the limits on the body only.
 func (h *Handler) handle(ctx context.Context, w http.ResponseWriter, r *http.Request, began time.Time) (a answer) {
-	rec := record{began: began}
-	defer h.recoverInto(ctx, &rec, &a)
+	rec := record{began: began, ctx: ctx}
+	defer h.recoverInto(&rec, &a)
 
 	body, refused := readBody(w, r)
 	if refused != nil {
 		return h.turnAway(ctx, *refused)
 	}
 	rec.delivery = Read(r.Header, body) //nolint:contextcheck // the SDK wants a context and reads from memory
-	rec.result, rec.err = h.deliver(ctx, rec.delivery)
-	rec.log(ctx, h.Log, h.Now())
+	rec.result, rec.err = h.observed(&rec)
+	rec.log(h.Log, h.Now())
 	if rec.err != nil {
 		return errorAnswer(rec.result, rec.err)
 	}
@@ -99,6 +102,17 @@ func withBudget(ctx context.Context, budget time.Duration) (context.Context, con
 // errNotFinal reports a deliverer that breaks its contract: no error, and no
 // outcome either. Acknowledging that would lose the message.
 var errNotFinal = errors.New("deliverer gave neither an outcome nor an error")
+
+// observed hands the delivery over under the observer's eyes, in a context of its
+// own, which becomes the record's.
+func (h *Handler) observed(rec *record) (result settle.Result, err error) {
+	ctx, ended := observerOf(h.Observer).Delivery(withEventTrace(rec.ctx, rec.delivery), rec.delivery)
+	rec.ctx = ctx
+	err = errNotFinal // what is told of a panic
+	defer func() { ended(result, err) }()
+	result, err = h.deliver(ctx, rec.delivery)
+	return result, err
+}
 
 // deliver hands d over.
 func (h *Handler) deliver(ctx context.Context, d settle.Delivery) (settle.Result, error) {
@@ -190,13 +204,13 @@ func (h *Handler) turnAway(ctx context.Context, t turnedAway) answer {
 // recoverInto is deferred. After a panic it logs where and with what type of
 // value, never the value, which may hold payload, and puts the answer into a.
 // Left alone, the panic's value would be printed by the functions framework.
-func (h *Handler) recoverInto(ctx context.Context, rec *record, a *answer) {
+func (h *Handler) recoverInto(rec *record, a *answer) {
 	p := recover()
 	if p == nil {
 		return
 	}
 	rec.result = settle.Result{}
 	attrs := append(rec.attrs(h.Now()), settle.PanicAttrs(p)...)
-	h.Log.LogAttrs(ctx, LevelCritical, "panic while working on a delivery", attrs...)
+	h.Log.LogAttrs(rec.ctx, LevelCritical, "panic while working on a delivery", attrs...)
 	*a = unsettledAnswer(http.StatusInternalServerError, textPanic)
 }

@@ -132,7 +132,7 @@ func TestAnswersAndLines(t *testing.T) {
 			}),
 			status: 200,
 			answer: `{"outcome":"applied",` + known + `,` + appliedText + `,"instruction":"uncertain"}`,
-			line:   map[string]any{"severity": "INFO", "message": "delivery acknowledged", "outcome": "applied"},
+			line:   map[string]any{"severity": "INFO", "message": "delivery acknowledged", "outcome": "applied", "instruction": "uncertain"},
 		},
 		{
 			name: "duplicate of an expired receipt",
@@ -141,7 +141,7 @@ func TestAnswersAndLines(t *testing.T) {
 			}),
 			status: 200,
 			answer: `{"outcome":"duplicate",` + known + `,` + appliedText + `,"receipt_expired":true}`,
-			line:   map[string]any{"severity": "INFO", "message": "delivery acknowledged", "outcome": "duplicate", "replay_age_ms": 3601376.0},
+			line:   map[string]any{"severity": "INFO", "message": "delivery acknowledged", "outcome": "duplicate", "replay_age_ms": 3601376.0, "receipt_expired": true},
 		},
 		{
 			name: "conflict",

@@ -6,6 +6,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
@@ -15,10 +18,53 @@ const LevelCritical = settle.LevelCritical
 
 // NewLogger returns a logger that writes JSON lines to w in the form that Cloud
 // Logging understands: the level as severity, one of DEBUG, INFO, WARNING, ERROR
-// and CRITICAL, the text as message, the time as time. Lines below level are not
+// and CRITICAL, the text as message, the time as time; and from the context the
+// trace, the span and, as a label, the execution ID. Lines below level are not
 // written.
-func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: cloudLogging}))
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger { return NewLoggerIn("", w, level) }
+
+// NewLoggerIn is [NewLogger] for a program whose traces belong to a project. Cloud
+// Logging leads from a line to its trace only where the line names the project;
+// without one the bare trace ID is written.
+func NewLoggerIn(project string, w io.Writer, level slog.Level) *slog.Logger {
+	traces := ""
+	if project != "" {
+		traces = "projects/" + project + "/traces/"
+	}
+	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: cloudLogging})
+	return slog.New(contextHandler{Handler: lines, traces: traces})
+}
+
+// contextHandler adds what Cloud Logging wants to know of the context.
+type contextHandler struct {
+	slog.Handler
+	traces string // what stands before a trace ID
+}
+
+// Handle implements [slog.Handler].
+func (h contextHandler) Handle(ctx context.Context, line slog.Record) error {
+	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
+		line.AddAttrs(
+			slog.String("logging.googleapis.com/trace", h.traces+span.TraceID().String()),
+			slog.String("logging.googleapis.com/spanId", span.SpanID().String()),
+			slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),
+		)
+	}
+	if id := funcframework.ExecutionIDFromContext(ctx); id != "" {
+		line.AddAttrs(slog.Any("logging.googleapis.com/labels", map[string]string{"execution_id": id}))
+	}
+	return h.Handler.Handle(ctx, line) //nolint:wrapcheck // a handler passes on
+}
+
+// WithAttrs implements [slog.Handler].
+func (h contextHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return contextHandler{h.Handler.WithAttrs(attrs), h.traces}
+}
+
+// WithGroup implements [slog.Handler]. What is known of the context goes into the
+// group then, where Cloud Logging does not look; no logger here has groups.
+func (h contextHandler) WithGroup(name string) slog.Handler {
+	return contextHandler{h.Handler.WithGroup(name), h.traces}
 }
 
 func cloudLogging(groups []string, a slog.Attr) slog.Attr {
@@ -54,6 +100,8 @@ func severity(level slog.Level) string {
 // record gathers what the log line of a delivery is made of, so that the line
 // can be written whatever way the delivery ends.
 type record struct {
+	// ctx names the trace that the line belongs to.
+	ctx      context.Context //nolint:containedctx // one record lives as long as one request
 	began    time.Time
 	delivery settle.Delivery
 	result   settle.Result
@@ -61,13 +109,13 @@ type record struct {
 }
 
 // log writes the line of a delivery that was handed over and did not panic.
-func (rec *record) log(ctx context.Context, log *slog.Logger, now time.Time) {
+func (rec *record) log(log *slog.Logger, now time.Time) {
 	attrs := rec.attrs(now)
 	if rec.err != nil {
-		log.LogAttrs(ctx, slog.LevelError, "delivery not acknowledged", attrs...)
+		log.LogAttrs(rec.ctx, slog.LevelError, "delivery not acknowledged", attrs...)
 		return
 	}
-	log.LogAttrs(ctx, levelOf(rec.result.Outcome), "delivery acknowledged", attrs...)
+	log.LogAttrs(rec.ctx, levelOf(rec.result.Outcome), "delivery acknowledged", attrs...)
 }
 
 // levelOf tells which outcomes somebody should look at.
@@ -83,7 +131,7 @@ func levelOf(o settle.Outcome) slog.Level {
 }
 
 // maxAttrs is how many attributes a line has at most.
-const maxAttrs = 16
+const maxAttrs = 18
 
 // attrs returns what is known of the delivery. The message's data and attributes
 // are not read here, nor is the refusal's detail.
@@ -109,6 +157,10 @@ func (rec *record) attrs(now time.Time) []slog.Attr {
 	if r.Outcome == settle.OutcomeDuplicate || r.Outcome == settle.OutcomeConflict {
 		attrs = append(attrs, slog.Int64("replay_age_ms", now.Sub(r.AppliedAt).Milliseconds()))
 	}
+	if r.ReceiptExpired {
+		attrs = append(attrs, slog.Bool("receipt_expired", true))
+	}
+	text("instruction", string(r.Instruction))
 	if len(r.Fields) > 0 {
 		attrs = append(attrs, slog.Any("conflict_fields", r.Fields))
 	}

@@ -140,6 +140,7 @@ func readEvent(e *cloudevent.Event, data []byte) (settle.Delivery, error) {
 	if d.Message.PublishTime.IsZero() {
 		d.Message.PublishTime = storable(e.Time())
 	}
+	d.TraceParent, _ = e.Extensions()[traceparent].(string)
 	return d, err
 }
 

@@ -91,7 +91,7 @@ func TestReadForms(t *testing.T) {
 			"orderingKey", "ordering_key").Replace(payoutPush)},
 		{"push body with escapes in the data", nil, strings.Replace(payoutPush, `"data":"e`, `"data":"\u0065`, 1)},
 		{"binary", binaryHeaders(), payoutPush},
-		{"binary with an extension", binaryHeaders("Ce-Traceparent", "00-1-2-3"), payoutPush},
+		{"binary with an extension", binaryHeaders("Ce-Partitionkey", "x"), payoutPush},
 		{"structured with data", structuredHeaders, structured(`"data":` + payoutPush)},
 		{
 			"structured with data of a content type", structuredHeaders,

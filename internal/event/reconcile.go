@@ -29,13 +29,14 @@ type ReconcileHandler struct {
 	Now        func() time.Time
 	Timeout    time.Duration
 	Gate       *Gate
+	Observer   Observer
 }
 
 // ServeHTTP answers one request: 200 with the run's summary, 500 with an error,
 // and what [Handler] answers to requests that are not worked on.
 func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.Now()
-	ctx, cancel := withBudget(r.Context(), h.Timeout)
+	ctx, cancel := withBudget(withRequestTrace(r.Context(), r.Header), h.Timeout)
 	defer cancel()
 	limitBody(ctx, w, began)
 	leave, open := h.Gate.Enter()
@@ -52,6 +53,7 @@ func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	a := h.run(ctx, began, r.Header, body)
 	a.write(w, h.Now())
+	observerOf(h.Observer).Answered()
 }
 
 // reconcileAnswer is the answer to a run, and the log's line: the summary, or an
@@ -111,7 +113,9 @@ func (h *ReconcileHandler) run(ctx context.Context, began time.Time, header http
 			a = reconcileAnswer{Error: textPanic}
 		}
 	}()
-	if d := Read(header, body); bringsPayout(d.Message.Data) { //nolint:contextcheck // as in Handler
+	d := Read(header, body) //nolint:contextcheck // as in Handler
+	ctx = withEventTrace(ctx, d)
+	if bringsPayout(d.Message.Data) {
 		h.Log.LogAttrs(ctx, LevelCritical, "payout delivered to the reconciler",
 			slog.String("message_id", d.Message.ID), slog.String("subscription", d.Message.Subscription))
 		return reconcileAnswer{Error: textNotHere}
@@ -122,8 +126,18 @@ func (h *ReconcileHandler) run(ctx context.Context, began time.Time, header http
 	return h.reconcile(ctx, began)
 }
 
+// observed makes the run under the observer's eyes, in a context of its own that
+// ends with ctx.
+func (h *ReconcileHandler) observed(ctx context.Context) (_ context.Context, run settle.Reconciled, err error) {
+	ctx, ended := observerOf(h.Observer).Run(ctx)
+	err = errNotFinal // what is told of a panic
+	defer func() { ended(run, err) }()
+	run, err = h.Reconciler.Reconcile(ctx)
+	return ctx, run, err
+}
+
 func (h *ReconcileHandler) reconcile(ctx context.Context, began time.Time) reconcileAnswer {
-	run, err := h.Reconciler.Reconcile(ctx)
+	ctx, run, err := h.observed(ctx)
 	a := summary(run)
 	attrs := append(a.attrs(), slog.Float64("duration_ms", float64(h.Now().Sub(began).Microseconds())/1000))
 	switch {

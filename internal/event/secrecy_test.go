@@ -93,6 +93,7 @@ func TestNothingSecretGetsOut(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?"+marker, strings.NewReader(body))
 		r.Header = header
 		r.Header.Set("Authorization", marker)
+		r.Header.Set("Traceparent", marker) // malformed: nothing of it is used
 		return r
 	}
 	payout := func() *http.Request { return refused(http.Header{}, secretPush(secretPayout)) }

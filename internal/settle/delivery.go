@@ -14,6 +14,9 @@ type Delivery struct {
 	// reason is then [ReasonUnsupportedEvent] and the message's Data holds the
 	// event as it came.
 	Refusal *Refusal
+	// TraceParent is the W3C trace context that the event came with; empty when
+	// unknown. It is for traces only and may be malformed.
+	TraceParent string
 }
 
 // Message is a Pub/Sub message. Nothing in it but Data is part of the payout:

@@ -87,6 +87,9 @@ type Change struct {
 	Next Instruction
 	// Event is the history's row, under Next's version; nil for a mere lease.
 	Event *InstructionEvent
+	// Class names what was seen of the bank, as [SendClass] and [StatusReading] do;
+	// empty where the change is not about an exchange.
+	Class string
 	// Reverse says to insert the movement's reversal, for the reason of Next's
 	// state.
 	Reverse bool
@@ -240,7 +243,7 @@ func (p Policy) observe(in Instruction, saw observation, cause, word string, ans
 		next.SendDeferred = true
 	}
 	change := Change{
-		Write: true, Level: t.level(in, saw, answer),
+		Write: true, Level: t.level(in, saw, answer), Class: word,
 		Reverse: t.to != in.State && t.to.reverses(),
 		Settled: t.to.Final() && in.FinalAt.IsZero(),
 		Event:   &InstructionEvent{From: in.State, To: t.to, Cause: cause, HTTPStatus: answer.HTTPStatus, Detail: joinDetail(word, t.note, answer.Detail)},

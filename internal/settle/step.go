@@ -159,6 +159,7 @@ func (s *Stepper) log(ctx context.Context, held, seen Change, err error, took ti
 		slog.String("settlement_id", held.Next.SettlementID),
 		slog.String("idempotency_key", held.Next.Transfer.Key.String()),
 		slog.String("cause", seen.Event.Cause),
+		slog.String("class", seen.Class),
 		slog.String("from_state", string(seen.Event.From)),
 		slog.String("to_state", string(seen.Event.To)),
 		slog.Int("http_status", seen.Event.HTTPStatus),

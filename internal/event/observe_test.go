@@ -1,0 +1,146 @@
+package event
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// TestTraceOfALine: the line belongs to the event's trace, else to the publisher's,
+// else to the request's, in every form of an event.
+func TestTraceOfALine(t *testing.T) {
+	t.Parallel()
+	const (
+		request   = "11111111111111111111111111111111"
+		publisher = "22222222222222222222222222222222"
+		event     = "33333333333333333333333333333333"
+	)
+	parent := func(trace string) string { return "00-" + trace + "-4444444444444444-00" }
+	published := strings.Replace(payoutPush, `"attributes":{`, `"attributes":{"googclient_traceparent":"`+parent(publisher)+`",`, 1)
+	if published == payoutPush {
+		t.Fatal("the push body has no attributes to add to")
+	}
+	for _, tt := range []struct {
+		name   string
+		header http.Header
+		body   string
+		want   string
+	}{
+		{"nothing known", headers(), payoutPush, ""},
+		{"request's", headers("Traceparent", parent(request)), payoutPush, request},
+		{"publisher's", headers("Traceparent", parent(request)), published, publisher},
+		{"event's, binary", binaryHeaders("Traceparent", parent(request), "Ce-Traceparent", parent(event)), published, event},
+		{"event's, structured", structuredHeaders, structured(`"traceparent":"` + parent(event) + `","data":` + published), event},
+		{"malformed", binaryHeaders("Traceparent", "00-x-y-z", "Ce-Traceparent", "00-1-2-3"), payoutPush, ""},
+		{"malformed beside a good one", binaryHeaders("Traceparent", parent(request), "Ce-Traceparent", "00-1-2-3"), payoutPush, request},
+		{"not an event", headers("Traceparent", parent(request)), "{", request},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			log := new(lines)
+			deliverer := gives(settle.Result{Outcome: settle.OutcomeApplied}, nil)
+			h := &Handler{Deliverer: deliverer, Log: NewLoggerIn("p", log, 0), Now: clock()}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(tt.body))
+			r.Header = tt.header.Clone()
+			h.ServeHTTP(httptest.NewRecorder(), r)
+			got := map[string]any{}
+			for key, value := range log.only(t) {
+				if strings.HasPrefix(key, "logging.googleapis.com/") {
+					got[key] = value
+				}
+			}
+			want := map[string]any{}
+			if tt.want != "" {
+				want = map[string]any{
+					"logging.googleapis.com/trace":         "projects/p/traces/" + tt.want,
+					"logging.googleapis.com/spanId":        "4444444444444444",
+					"logging.googleapis.com/trace_sampled": false,
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("line (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTraceWithoutAProject(t *testing.T) {
+	t.Parallel()
+	log := new(lines)
+	ctx := withTrace(t.Context(), "00-11111111111111111111111111111111-4444444444444444-01")
+	NewLogger(log, 0).With("a", 1).InfoContext(ctx, "text")
+	if line := log.only(t); line["logging.googleapis.com/trace"] != "11111111111111111111111111111111" || line["a"] != 1.0 {
+		t.Errorf("line %v", line)
+	}
+}
+
+type observed struct {
+	result   settle.Result
+	err      error
+	ended    int
+	answered bool
+	sent     *httptest.ResponseRecorder
+	body     string // what had been sent when Answered was called
+}
+
+type markedContext struct{}
+
+func (o *observed) Delivery(ctx context.Context, _ settle.Delivery) (context.Context, func(settle.Result, error)) {
+	return context.WithValue(ctx, markedContext{}, true), func(r settle.Result, err error) {
+		o.result, o.err, o.ended = r, err, o.ended+1
+	}
+}
+
+func (o *observed) Run(ctx context.Context) (context.Context, func(settle.Reconciled, error)) {
+	return context.WithValue(ctx, markedContext{}, true), func(_ settle.Reconciled, err error) { o.err, o.ended = err, o.ended+1 }
+}
+
+func (o *observed) Answered() { o.answered, o.body = true, o.sent.Body.String() }
+
+type reconcilerFunc func(context.Context) (settle.Reconciled, error)
+
+func (f reconcilerFunc) Reconcile(ctx context.Context) (settle.Reconciled, error) { return f(ctx) }
+
+// TestObserverIsTold: once a delivery or run, in the context that it made, also
+// after a panic, and of the answer when it has been sent.
+func TestObserverIsTold(t *testing.T) {
+	t.Parallel()
+	failed := errors.New("x")
+	for name, works := range map[string]func() error{
+		"well": func() error { return nil }, "failed": func() error { return failed }, "panic": func() error { panic("x") },
+	} {
+		check := func(what string, o *observed) {
+			o.sent = httptest.NewRecorder()
+			marked := false
+			mark := func(ctx context.Context) error { marked = ctx.Value(markedContext{}) != nil; return works() }
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(payoutPush))
+			if what == "delivery" {
+				(&Handler{Deliverer: delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
+					return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-1"}, mark(ctx)
+				}), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
+			} else {
+				r.Body = http.NoBody
+				(&ReconcileHandler{Reconciler: reconcilerFunc(func(ctx context.Context) (settle.Reconciled, error) {
+					return settle.Reconciled{}, mark(ctx)
+				}), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
+			}
+			if !marked || o.ended != 1 || !o.answered || !strings.HasSuffix(o.body, "}\n") || (o.err == nil) != (name == "well") {
+				t.Errorf("%s, %s: in the observer's context %t, told %d times of error %v; of the answer %t: %s",
+					name, what, marked, o.ended, o.err, o.answered, o.body)
+			}
+			if what == "delivery" && name == "well" && o.result.SettlementID != "stl-1" {
+				t.Errorf("told of %+v", o.result)
+			}
+		}
+		check("delivery", &observed{})
+		check("run", &observed{})
+	}
+}

@@ -1,0 +1,103 @@
+package telemetry
+
+import (
+	"context"
+	"errors"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// Store returns store with a span for each change, and with a count of the bank
+// instructions that enter a state.
+func (t *Telemetry) Store(store settle.Store) settle.Store {
+	if t == nil {
+		return store
+	}
+	return observedStore{store, t}
+}
+
+type observedStore struct {
+	settle.Store
+	t *Telemetry
+}
+
+// Settle implements [settle.Store].
+func (s observedStore) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	ctx, span := s.t.tracer.Start(ctx, "store settle", trace.WithSpanKind(trace.SpanKindClient))
+	result, err := s.Store.Settle(ctx, st)
+	end(span, err)
+	if err == nil && result.Outcome == settle.OutcomeApplied && result.Instruction != settle.InstructionNone {
+		s.t.entered(ctx, result.Instruction)
+	}
+	return result, err
+}
+
+// Quarantine implements [settle.Store].
+func (s observedStore) Quarantine(ctx context.Context, q settle.Quarantined) error {
+	ctx, span := s.t.tracer.Start(ctx, "store quarantine", trace.WithSpanKind(trace.SpanKindClient))
+	err := s.Store.Quarantine(ctx, q)
+	end(span, err)
+	return err
+}
+
+// ChangeInstruction implements [settle.Store].
+func (s observedStore) ChangeInstruction(
+	ctx context.Context, settlementID string, decide func(settle.Instruction) (settle.Change, error),
+) (settle.Change, error) {
+	ctx, span := s.t.tracer.Start(ctx, "store change instruction", trace.WithSpanKind(trace.SpanKindClient))
+	change, err := s.Store.ChangeInstruction(ctx, settlementID, decide)
+	if errors.Is(err, settle.ErrNotDue) {
+		end(span, nil) // an answer, not a fault
+		return change, err
+	}
+	end(span, err)
+	if err == nil && change.Write && change.Event != nil && change.Event.From != change.Event.To {
+		s.t.entered(ctx, change.Event.To)
+	}
+	return change, err
+}
+
+func (t *Telemetry) entered(ctx context.Context, state settle.InstructionState) {
+	t.instruments.instructions.Add(ctx, 1, with(attribute.String("state", string(state))))
+}
+
+// Bank returns bank with a span and a count for each exchange.
+func (t *Telemetry) Bank(bank settle.Bank) settle.Bank {
+	if t == nil {
+		return bank
+	}
+	return observedBank{bank, t}
+}
+
+type observedBank struct {
+	settle.Bank
+	t *Telemetry
+}
+
+// Send implements [settle.Bank].
+func (b observedBank) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+	ctx, span := b.t.tracer.Start(ctx, "bank send", trace.WithSpanKind(trace.SpanKindClient))
+	result := b.Bank.Send(ctx, r)
+	b.t.exchanged(ctx, span, "send", result.Class.String(), result.Answer.HTTPStatus)
+	return result
+}
+
+// Status implements [settle.Bank].
+func (b observedBank) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+	ctx, span := b.t.tracer.Start(ctx, "bank status", trace.WithSpanKind(trace.SpanKindClient))
+	result := b.Bank.Status(ctx, r)
+	b.t.exchanged(ctx, span, "status", result.Reading.String(), result.Answer.HTTPStatus)
+	return result
+}
+
+func (t *Telemetry) exchanged(ctx context.Context, span trace.Span, exchange, class string, httpStatus int) {
+	t.instruments.attempts.Add(ctx, 1, with(attribute.String("exchange", exchange), attribute.String("class", class)))
+	span.SetAttributes(attribute.String("settleonce.class", class))
+	if httpStatus != 0 {
+		span.SetAttributes(attribute.Int("http.response.status_code", httpStatus))
+	}
+	span.End()
+}
