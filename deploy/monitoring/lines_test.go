@@ -1,0 +1,253 @@
+package monitoring_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/event"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/memstore"
+)
+
+const (
+	settler    = "settle-payout"
+	reconciler = "reconcile-bank"
+)
+
+// functions are both functions on a store in memory and a bank that says what it
+// is told to, with everything that they log.
+type functions struct {
+	t       *testing.T
+	now     time.Time
+	store   *memstore.Store
+	bank    *bank
+	log     map[string]*bytes.Buffer // by function
+	entries map[string]map[string]any
+	ids     int
+}
+
+// bank answers every send and every question with the same.
+type bank struct {
+	send    settle.SendClass
+	reading settle.StatusReading
+	panics  bool
+}
+
+func (*bank) Compose(p settle.Payout, _ uuid.UUID) ([]byte, error) {
+	return []byte(p.SettlementID), nil
+}
+
+func (b *bank) Send(context.Context, settle.SendRequest) settle.SendResult {
+	return settle.SendResult{Class: b.send, Answer: settle.BankAnswer{HTTPStatus: 200}}
+}
+
+func (b *bank) Status(context.Context, settle.StatusRequest) settle.StatusResult {
+	if b.panics {
+		panic("x")
+	}
+	return settle.StatusResult{Reading: b.reading, Answer: settle.BankAnswer{HTTPStatus: 200}}
+}
+
+func newFunctions(t *testing.T) *functions {
+	f := &functions{
+		t: t, now: time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC), bank: &bank{},
+		log: map[string]*bytes.Buffer{settler: {}, reconciler: {}}, entries: map[string]map[string]any{},
+	}
+	f.store = memstore.New(f.clock)
+	return f
+}
+
+func (f *functions) clock() time.Time { return f.now }
+func (f *functions) logOf(name string) *slog.Logger {
+	return event.NewLoggerIn("p", f.log[name], slog.LevelDebug)
+}
+
+func (f *functions) stepper(name string, store settle.Store) *settle.Stepper {
+	return &settle.Stepper{
+		Store: store, Bank: f.bank, NewID: uuid.NewString, Now: f.clock, Log: f.logOf(name),
+		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second},
+	}
+}
+
+func (f *functions) service(banking *settle.Stepper, store settle.Store) *settle.Service {
+	return &settle.Service{Store: store, Banking: banking, DefaultCurrency: "USD", NewID: uuid.NewString, Now: f.clock}
+}
+
+// ask gives a request to a function and keeps what it logs, by name and message.
+func (f *functions) ask(name string, to http.Handler, r *http.Request) {
+	f.t.Helper()
+	to.ServeHTTP(httptest.NewRecorder(), r)
+	for function, log := range f.log {
+		for line := range strings.Lines(log.String()) {
+			var members map[string]any
+			if err := json.Unmarshal([]byte(line), &members); err != nil {
+				f.t.Fatalf("%v: %s", err, line)
+			}
+			key := fmt.Sprintf("%s: %s", name, members["message"])
+			if f.entries[key] != nil {
+				f.t.Fatalf("two lines %q", key)
+			}
+			f.entries[key] = entry(function, members)
+		}
+		log.Reset()
+	}
+}
+
+// entry is what Cloud Logging makes of a line on standard error: the fields that it
+// knows move out of the payload.
+func entry(function string, payload map[string]any) map[string]any {
+	e := map[string]any{
+		"severity": payload["severity"], "jsonPayload": payload,
+		"resource": map[string]any{"type": "cloud_run_revision", "labels": map[string]any{"service_name": function}},
+	}
+	delete(payload, "severity")
+	delete(payload, "time")
+	maps.DeleteFunc(payload, func(key string, _ any) bool { return strings.HasPrefix(key, "logging.googleapis.com/") })
+	return e
+}
+
+func (f *functions) request(data string) *http.Request {
+	f.ids++
+	body := fmt.Sprintf(`{"message":{"data":%q,"messageId":"%d","publishTime":%q},"subscription":"projects/p/subscriptions/s","deliveryAttempt":1}`,
+		base64.StdEncoding.EncodeToString([]byte(data)), f.ids, f.now.Add(-time.Second).Format(time.RFC3339))
+	return httptest.NewRequestWithContext(f.t.Context(), http.MethodPost, "/", strings.NewReader(body))
+}
+
+func (f *functions) handler(d event.Deliverer) http.Handler {
+	return &event.Handler{Deliverer: d, Log: f.logOf(settler), Now: f.clock}
+}
+
+func (f *functions) deliver(name, data string) {
+	f.t.Helper()
+	f.ask(name, f.handler(f.service(f.stepper(settler, f.store), f.store)), f.request(data))
+}
+
+func payout(id string, amount int, bank bool) string {
+	text := fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":%d`, id, amount)
+	if bank {
+		text += `,"creditor_account":"c"`
+	}
+	return text + "}"
+}
+
+// sent settles a payout whose send is answered so.
+func (f *functions) sent(class settle.SendClass) (id string) {
+	f.t.Helper()
+	f.bank.send = class
+	id = fmt.Sprintf("sent-%s-%d", class, f.ids)
+	f.deliver("sent, "+class.String()+" "+id, payout(id, 1, true))
+	return id
+}
+
+// run runs the reconciler when the instruction is due.
+func (f *functions) run(name string, r event.Reconciler) {
+	f.t.Helper()
+	handler := &event.ReconcileHandler{Reconciler: r, Log: f.logOf(reconciler), Now: f.clock}
+	f.ask(name, handler, f.request(`{"run":"ReconcileBank"}`))
+}
+
+func (f *functions) reconcile(name string, store settle.Store, banking *settle.Stepper) {
+	f.t.Helper()
+	f.run(name, &settle.Reconciler{Store: store, Banking: banking, Now: f.clock, Limit: 1000, Concurrency: 1})
+}
+
+// onlyOf is a store that has no instruction but one: a run then logs one line
+// about it.
+type onlyOf struct {
+	settle.Store
+	id   string
+	fail error
+}
+
+func (s onlyOf) Due(context.Context, time.Time, int) ([]string, error) { return []string{s.id}, nil }
+
+func (s onlyOf) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	if s.fail != nil {
+		return settle.Change{}, s.fail
+	}
+	return s.Store.ChangeInstruction(ctx, id, decide)
+}
+
+// asked runs the reconciler over one instruction, whose question is answered so.
+func (f *functions) asked(name, id string, reading settle.StatusReading) {
+	f.t.Helper()
+	f.now = f.now.Add(25 * time.Hour) // later than any next look
+	f.bank.reading = reading
+	store := onlyOf{Store: f.store, id: id}
+	f.reconcile(name, store, f.stepper(reconciler, store))
+}
+
+type delivererFunc func() (settle.Result, error)
+
+func (d delivererFunc) Deliver(context.Context, settle.Delivery) (settle.Result, error) { return d() }
+
+type reconcilerFunc func(context.Context) (settle.Reconciled, error)
+
+func (r reconcilerFunc) Reconcile(ctx context.Context) (settle.Reconciled, error) { return r(ctx) }
+
+// allLines makes the functions log every kind of line, and returns the entries by
+// name.
+func allLines(t *testing.T) map[string]map[string]any {
+	t.Helper()
+	f := newFunctions(t)
+	f.deliver("applied", payout("stl-1", 1, false))
+	f.deliver("duplicate", payout("stl-1", 1, false))
+	f.deliver("conflict", payout("stl-1", 2, false))
+	f.deliver("quarantined", "not a payout")
+	f.now = f.now.Add(79 * 24 * time.Hour)
+	f.deliver("duplicate after 79 days", payout("stl-1", 1, false))
+	f.now = f.now.Add(24 * time.Hour)
+	f.deliver("duplicate after 80 days", payout("stl-1", 1, false))
+	f.deliver("conflict after 80 days", payout("stl-1", 2, false))
+	f.deliver("applied again", payout("stl-expired", 1, false))
+	f.store.DeleteReceipt("stl-expired")
+	f.deliver("expired", payout("stl-expired", 1, false))
+	f.ask("no bank", f.handler(f.service(nil, f.store)), f.request(payout("stl-2", 1, true)))
+	f.ask("panic", f.handler(delivererFunc(func() (settle.Result, error) { panic("x") })), f.request("{}"))
+	f.ask("turned away", f.handler(nil), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	failing := onlyOf{Store: f.store, fail: errors.New("spanner: down")}
+	f.ask("left", f.handler(f.service(f.stepper(settler, failing), failing)), f.request(payout("stl-3", 1, true)))
+
+	for _, class := range []settle.SendClass{settle.SendNotSent, settle.SendHeld, settle.SendRetryLater, settle.SendManual} {
+		f.sent(class)
+	}
+	uncertain, accepted, rejected := f.sent(settle.SendUncertain), f.sent(settle.SendAccepted), f.sent(settle.SendRejected)
+	f.asked("asked, unknown", uncertain, settle.StatusUnknown)
+	f.asked("asked, pending", uncertain, settle.StatusPending)
+	f.asked("asked, confirmed", uncertain, settle.StatusConfirmed)
+	f.asked("confirmed, then confirmed", uncertain, settle.StatusConfirmed)
+	f.asked("confirmed, then rejected", uncertain, settle.StatusRejected)
+	f.asked("asked, returned", accepted, settle.StatusReturned)
+	f.asked("rejected, then confirmed", rejected, settle.StatusConfirmed)
+	f.asked("asked, not found after the life of the key", f.sent(settle.SendUncertain), settle.StatusNotFound)
+	f.asked("asked, rejected", f.sent(settle.SendUncertain), settle.StatusRejected)
+	f.asked("asked, attention", f.sent(settle.SendUncertain), settle.StatusAttention)
+	f.asked("asked, two transfers", f.sent(settle.SendUncertain), settle.StatusManual)
+
+	failing.id = f.sent(settle.SendUncertain)
+	f.reconcile("store down", failing, f.stepper(reconciler, failing))
+	f.reconcile("no bank there", failing, nil)
+	f.bank.panics = true
+	f.asked("panic in a step", f.sent(settle.SendUncertain), settle.StatusUnknown)
+	f.run("panic in a run", reconcilerFunc(func(context.Context) (settle.Reconciled, error) { panic("x") }))
+	ctx, cancel := context.WithCancel(t.Context())
+	f.ask("stopped", &event.ReconcileHandler{
+		Reconciler: reconcilerFunc(func(ctx context.Context) (settle.Reconciled, error) { cancel(); return settle.Reconciled{}, ctx.Err() }),
+		Log:        f.logOf(reconciler), Now: f.clock,
+	}, f.request("").WithContext(ctx))
+	f.ask("payout there", &event.ReconcileHandler{Log: f.logOf(reconciler), Now: f.clock}, f.request(payout("stl-9", 1, false)))
+	return f.entries
+}
