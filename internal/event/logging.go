@@ -45,13 +45,13 @@ type contextHandler struct {
 func (h contextHandler) Handle(ctx context.Context, line slog.Record) error {
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		line.AddAttrs(
-			slog.String("logging.googleapis.com/trace", h.traces+span.TraceID().String()),
-			slog.String("logging.googleapis.com/spanId", span.SpanID().String()),
-			slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),
+			slog.String("logging.googleapis.com/trace", h.traces+span.TraceID().String()), //nolint:sloglint // the name is given
+			slog.String("logging.googleapis.com/spanId", span.SpanID().String()),          //nolint:sloglint // the name is given
+			slog.Bool("logging.googleapis.com/trace_sampled", span.IsSampled()),           //nolint:sloglint // the name is given
 		)
 	}
 	if id := funcframework.ExecutionIDFromContext(ctx); id != "" {
-		line.AddAttrs(slog.Any("logging.googleapis.com/labels", map[string]string{"execution_id": id}))
+		line.AddAttrs(slog.Any("logging.googleapis.com/labels", map[string]string{"execution_id": id})) //nolint:sloglint // likewise
 	}
 	return h.Handler.Handle(ctx, line) //nolint:wrapcheck // a handler passes on
 }
@@ -101,7 +101,7 @@ func severity(level slog.Level) string {
 // can be written whatever way the delivery ends.
 type record struct {
 	// ctx names the trace that the line belongs to.
-	ctx      context.Context //nolint:containedctx // one record lives as long as one request
+	ctx      context.Context
 	began    time.Time
 	delivery settle.Delivery
 	result   settle.Result

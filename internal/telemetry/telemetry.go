@@ -114,7 +114,7 @@ func start(ctx context.Context, cfg Config, pause time.Duration) *Telemetry {
 	if !cfg.Traces && !cfg.Metrics {
 		return nil
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { warn(cfg.Log, err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { warn(ctx, cfg.Log, err) }))
 	background, abort := context.WithCancel(context.WithoutCancel(ctx))
 	t := &Telemetry{
 		now: cfg.Now, pause: pause, abort: abort,
@@ -131,8 +131,8 @@ func start(ctx context.Context, cfg Config, pause time.Duration) *Telemetry {
 }
 
 // warn logs what the library could not do. Its errors are about the collector.
-func warn(log *slog.Logger, err error) {
-	log.LogAttrs(context.Background(), slog.LevelWarn, "telemetry not exported", slog.String("error", err.Error()))
+func warn(ctx context.Context, log *slog.Logger, err error) {
+	log.LogAttrs(ctx, slog.LevelWarn, "telemetry not exported", slog.String("error", err.Error()))
 }
 
 func describe(ctx context.Context, cfg Config) *resource.Resource {
@@ -144,7 +144,7 @@ func describe(ctx context.Context, cfg Config) *resource.Resource {
 	}
 	res, err := resource.New(ctx, resource.WithAttributes(attrs...), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		warn(cfg.Log, err) // the resource holds what could be read
+		warn(ctx, cfg.Log, err) // the resource holds what could be read
 	}
 	return res
 }
@@ -152,7 +152,7 @@ func describe(ctx context.Context, cfg Config) *resource.Resource {
 func (t *Telemetry) exportTraces(ctx context.Context, res *resource.Resource, log *slog.Logger) {
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		warn(log, fmt.Errorf("traces: %w", err))
+		warn(ctx, log, fmt.Errorf("traces: %w", err))
 		return
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithBatcher(exporter))
@@ -165,7 +165,7 @@ func (t *Telemetry) exportMetrics(ctx context.Context, res *resource.Resource, c
 	if cfg.Metrics {
 		exporter, err := otlpmetrichttp.New(ctx)
 		if err != nil {
-			warn(cfg.Log, fmt.Errorf("metrics: %w", err))
+			warn(ctx, cfg.Log, fmt.Errorf("metrics: %w", err))
 		} else {
 			provider := sdkmetric.NewMeterProvider(sdkmetric.WithResource(res), sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)))
 			meter = provider.Meter(scope)
@@ -174,7 +174,7 @@ func (t *Telemetry) exportMetrics(ctx context.Context, res *resource.Resource, c
 	}
 	var err error
 	if t.instruments, err = newInstruments(meter); err != nil {
-		warn(cfg.Log, err) // an instrument that could not be made does nothing
+		warn(ctx, cfg.Log, err) // an instrument that could not be made does nothing
 	}
 }
 
