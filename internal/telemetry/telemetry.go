@@ -103,21 +103,18 @@ type Telemetry struct {
 	stop     chan struct{}      // closed: no further export begins
 	abort    context.CancelFunc // ends the one that is under way; what it holds is lost
 	stopped  chan struct{}      // closed when none is under way any more
-	pause    time.Duration
 }
 
 // New begins to measure; the result is nil where cfg asks for nothing. What cannot
 // be exported is logged and no error: payouts are settled without it.
-func New(ctx context.Context, cfg Config) *Telemetry { return start(ctx, cfg, pause) }
-
-func start(ctx context.Context, cfg Config, pause time.Duration) *Telemetry {
+func New(ctx context.Context, cfg Config) *Telemetry {
 	if !cfg.Traces && !cfg.Metrics {
 		return nil
 	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { warn(ctx, cfg.Log, err) }))
 	background, abort := context.WithCancel(context.WithoutCancel(ctx))
 	t := &Telemetry{
-		now: cfg.Now, pause: pause, abort: abort,
+		now: cfg.Now, abort: abort,
 		answered: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 		tracer: notraces.NewTracerProvider().Tracer(scope),
 	}
@@ -203,7 +200,7 @@ func (t *Telemetry) exportAfterAnswers(ctx context.Context) {
 		case <-t.answered:
 		}
 		t.export(ctx)
-		rest.Reset(t.pause)
+		rest.Reset(pause)
 	}
 }
 
