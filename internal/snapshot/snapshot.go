@@ -166,9 +166,9 @@ func (s Snapshot) instructionViolations(movements map[string]settle.Movement) []
 		}
 		found = append(found, s.chainViolations(in)...)
 	}
-	for id, m := range movements {
-		if _, instructed := instructions[id]; instructed != (m.CreditorAccount != "") {
-			violation("settlement %q: creditor %t, instruction %t", id, m.CreditorAccount != "", instructed)
+	for _, m := range s.Movements {
+		if _, instructed := instructions[m.SettlementID]; instructed != (m.CreditorAccount != "") {
+			violation("settlement %q: creditor %t, instruction %t", m.SettlementID, m.CreditorAccount != "", instructed)
 		}
 	}
 	return append(found, s.reversalViolations(instructions)...)
@@ -210,7 +210,8 @@ func (s Snapshot) reversalViolations(instructions map[string]settle.Instruction)
 		}
 		reversed[r.SettlementID] = true
 	}
-	for id, in := range instructions {
+	for _, in := range s.Instructions {
+		id := in.SettlementID
 		undone := in.State == settle.InstructionRejected || in.State == settle.InstructionReturned
 		if undone && !reversed[id] || reversed[id] && !undone && in.State != settle.InstructionManual {
 			found = append(found, fmt.Sprintf("settlement %q: instruction %s, reversed %t", id, in.State, reversed[id]))

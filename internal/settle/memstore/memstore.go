@@ -30,17 +30,12 @@ type Store struct {
 	receipts     map[string]snapshot.Receipt
 	instructions map[string]settle.Instruction
 	reversals    map[string]snapshot.Reversal
-	events       []snapshot.InstructionEvent
-	conflicts    map[conflictKey]snapshot.Conflict
+	events       map[string][]snapshot.InstructionEvent // by settlement, in the order of their versions
+	conflicts    map[string]map[settle.PayloadHash]snapshot.Conflict
 	quarantined  map[string]snapshot.Quarantined
 }
 
 var _ settle.Store = (*Store)(nil)
-
-type conflictKey struct {
-	settlementID string
-	hash         settle.PayloadHash
-}
 
 // New returns an empty store. Commit timestamps come from now, and are made to
 // differ where it stands still.
@@ -51,7 +46,8 @@ func New(now func() time.Time) *Store {
 		receipts:     map[string]snapshot.Receipt{},
 		instructions: map[string]settle.Instruction{},
 		reversals:    map[string]snapshot.Reversal{},
-		conflicts:    map[conflictKey]snapshot.Conflict{},
+		events:       map[string][]snapshot.InstructionEvent{},
+		conflicts:    map[string]map[settle.PayloadHash]snapshot.Conflict{},
 		quarantined:  map[string]snapshot.Quarantined{},
 	}
 }
@@ -98,7 +94,7 @@ func (s *Store) stored(st settle.Settlement) settle.Stored {
 	stored := settle.Stored{
 		Movement:           &movement,
 		Instruction:        s.instructions[id].State,
-		ConflictDeliveryID: s.conflicts[conflictKey{id, st.Hash}].LastDeliveryID,
+		ConflictDeliveryID: s.conflicts[id][st.Hash].LastDeliveryID,
 	}
 	if receipt, kept := s.receipts[id]; kept {
 		stored.Receipt = &settle.Receipt{PayloadHash: receipt.PayloadHash, DeliveryID: receipt.DeliveryID}
@@ -133,7 +129,8 @@ func (s *Store) insert(st settle.Settlement) (time.Time, error) {
 }
 
 func (s *Store) recordEvent(in settle.Instruction, e settle.InstructionEvent, commit time.Time) {
-	s.events = append(s.events, snapshot.InstructionEvent{SettlementID: in.SettlementID, Version: in.Version, Event: e, RecordedAt: commit})
+	id := in.SettlementID
+	s.events[id] = append(s.events[id], snapshot.InstructionEvent{SettlementID: id, Version: in.Version, Event: e, RecordedAt: commit})
 }
 
 // ChangeInstruction implements settle.Store.
@@ -192,18 +189,21 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (s *Store) recordConflict(fields []string, st settle.Settlement) {
-	key := conflictKey{st.Payout.SettlementID, st.Hash}
+	id := st.Payout.SettlementID
+	if s.conflicts[id] == nil {
+		s.conflicts[id] = map[settle.PayloadHash]snapshot.Conflict{}
+	}
 	commit := s.commitTime()
-	conflict, again := s.conflicts[key]
+	conflict, again := s.conflicts[id][st.Hash]
 	if !again {
 		conflict = snapshot.Conflict{
-			SettlementID: key.settlementID, PayloadHash: key.hash, Fields: fields,
+			SettlementID: id, PayloadHash: st.Hash, Fields: fields,
 			Payload: bytes.Clone(st.Message.Data), MessageID: st.Message.ID, FirstSeenAt: commit,
 		}
 	}
 	conflict.Deliveries++
 	conflict.LastDeliveryID, conflict.LastSeenAt = st.DeliveryID, commit
-	s.conflicts[key] = conflict
+	s.conflicts[id][st.Hash] = conflict
 }
 
 // Quarantine implements settle.Store.
@@ -262,19 +262,45 @@ func (s *Store) DeleteReceipt(settlementID string) {
 func (s *Store) Snapshot() snapshot.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return snapshot.Snapshot{
+	all := snapshot.Snapshot{
 		Movements:    sorted(s.movements, func(a, b settle.Movement) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
 		Receipts:     sorted(s.receipts, func(a, b snapshot.Receipt) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
 		Reversals:    sorted(s.reversals, func(a, b snapshot.Reversal) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
 		Instructions: sorted(s.instructions, func(a, b settle.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Events: slices.SortedFunc(slices.Values(s.events), func(a, b snapshot.InstructionEvent) int {
-			return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.Version, b.Version))
-		}),
-		Conflicts: sorted(s.conflicts, func(a, b snapshot.Conflict) int {
-			return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.PayloadHash, b.PayloadHash))
-		}),
-		Quarantined: sorted(s.quarantined, func(a, b snapshot.Quarantined) int { return cmp.Compare(a.Identity, b.Identity) }),
+		Quarantined:  sorted(s.quarantined, func(a, b snapshot.Quarantined) int { return cmp.Compare(a.Identity, b.Identity) }),
 	}
+	for _, id := range slices.Sorted(maps.Keys(s.events)) {
+		all.Events = append(all.Events, s.events[id]...)
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.conflicts)) {
+		all.Conflicts = append(all.Conflicts, sorted(s.conflicts[id], compareHashes)...)
+	}
+	return all
+}
+
+// SnapshotOf returns what is stored under one settlement ID, and costs no more
+// the more else is stored.
+func (s *Store) SnapshotOf(settlementID string) snapshot.Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return snapshot.Snapshot{
+		Movements:    row(s.movements, settlementID),
+		Receipts:     row(s.receipts, settlementID),
+		Reversals:    row(s.reversals, settlementID),
+		Instructions: row(s.instructions, settlementID),
+		Events:       slices.Clone(s.events[settlementID]),
+		Conflicts:    sorted(s.conflicts[settlementID], compareHashes),
+	}
+}
+
+func compareHashes(a, b snapshot.Conflict) int { return cmp.Compare(a.PayloadHash, b.PayloadHash) }
+
+// row returns the row under the key, or none.
+func row[V any](table map[string]V, key string) []V {
+	if v, ok := table[key]; ok {
+		return []V{v}
+	}
+	return nil
 }
 
 func sorted[K comparable, V any](m map[K]V, compare func(a, b V) int) []V {
