@@ -6,7 +6,7 @@ ARGS      ?=
 BENCH     ?= .
 FUZZTIME  ?= 60s
 MINUTES   ?=
-SECONDS   ?= 60
+SECONDS   ?= $(if $(SEED),0,60)
 HISTORIES ?= 50
 SEED      ?=
 
@@ -72,11 +72,11 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 	done; \
 	if [ $$found = 0 ]; then echo "no fuzz target found" >&2; exit 1; fi
 
-# A failure names its seed: SEED draws it again, and shrinks it again.
+# A failure names its seed: SEED draws that one sequence again, and with SECONDS those of the seeds after it too.
 .PHONY: sim
-sim: ## random sequences against a model bank, each step checked (SECONDS=60, or SEED= of a failure)
-	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^TestSequences$$' ./internal/sim \
-		$(if $(SEED),-rapid.seed=$(SEED),-sim.seconds=$(SECONDS))
+sim: ## random sequences against model Pub/Sub, store faults and bank, each step checked (SECONDS=60, or SEED=)
+	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^(TestSequences|TestKept)$$' ./internal/sim \
+		-sim.seconds=$(SECONDS) $(if $(SEED),-sim.seed=$(SEED))
 
 # SEED draws the messages of a failure again; which fault meets which of them depends on the schedule too. What a
 # failure draws for a web browser is kept in bin/.

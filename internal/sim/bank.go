@@ -57,6 +57,11 @@ const (
 	WordReturned
 )
 
+// String returns the word as a story tells it.
+func (w Word) String() string {
+	return [...]string{"nothing", "pending", "rejected", "executed", "returned"}[w]
+}
+
 // Word returns what the bank says of the entry at the given time.
 func (e *Entry) Word(at time.Time) Word {
 	decided := e.Arrived.Add(e.Fate.After)
@@ -86,13 +91,19 @@ func (e *Entry) Executed(at time.Time) bool {
 type Bank struct {
 	// Lifetime is how long a key is remembered from its first arrival.
 	Lifetime time.Duration
+	// Replays says that a key which is remembered is answered with its transfer.
+	// Other banks say that the key is used, in progress or locked, or answer again
+	// the 500 that they answered first: all of that proves nothing.
+	Replays bool
+	// DownUntil is until when the bank answers nobody.
+	DownUntil time.Time
 	// Entries are all transfers that were ever taken, by settlement ID.
 	Entries map[string][]*Entry
 }
 
-// NewBank returns a bank with an empty ledger.
+// NewBank returns a bank with an empty ledger, which replays.
 func NewBank(lifetime time.Duration) *Bank {
-	return &Bank{Lifetime: lifetime, Entries: map[string][]*Entry{}}
+	return &Bank{Lifetime: lifetime, Replays: true, Entries: map[string][]*Entry{}}
 }
 
 // Body is what the model bank is asked with.
@@ -110,12 +121,8 @@ func (b *Bank) Known(settlementID string, key uuid.UUID, at time.Time) *Entry {
 	return nil
 }
 
-// Take enters a request into the ledger, unless its key is remembered, and
-// returns its entry.
+// Take takes a request whose key is not remembered into the ledger.
 func (b *Bank) Take(settlementID string, key uuid.UUID, fate Fate, at time.Time) *Entry {
-	if known := b.Known(settlementID, key, at); known != nil {
-		return known
-	}
 	e := &Entry{Settlement: settlementID, Key: key, Fate: fate, Arrived: at}
 	b.Entries[settlementID] = append(b.Entries[settlementID], e)
 	return e

@@ -2,152 +2,150 @@ package sim
 
 import (
 	"flag"
-	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
-	"slices"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strconv"
-	"sync"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
 
-// seconds makes TestSequences run for a time and not for a number of sequences.
-var seconds = flag.Int("sim.seconds", 0, "sim: how long to draw sequences; 0 for the number that CI draws")
+var (
+	seedFlag = flag.Uint64("sim.seed", 0, "sim: the first seed; 0 for one that is drawn")
+	seconds  = flag.Int("sim.seconds", 0, "sim: how long to draw sequences; 0 for one sequence where -sim.seed is given, and for a fixed number otherwise")
+)
 
 const (
-	defaultSequences = 20_000
-	defaultSteps     = 50 // on average
-	batch            = 500
-	workers          = 2
+	// sequences is how many are drawn by an ordinary run of the tests.
+	sequences = 4000
+	// stepsEach is how many steps a sequence has on average.
+	stepsEach = 80
+	// workers draw at the same time.
+	workers = 2
 )
 
-// given tells which flags the command line has.
-var given = map[string]bool{}
-
 func TestMain(m *testing.M) {
-	flag.Parse()
-	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if !given["rapid.steps"] {
-		set("rapid.steps", defaultSteps)
-	}
-	if replay() && !given["rapid.checks"] {
-		set("rapid.checks", 1)
-	}
+	debug.SetGCPercent(400) // the sequences are small and many
 	os.Exit(m.Run())
 }
 
-// replay tells that what failed before is to be drawn again.
-func replay() bool { return given["rapid.seed"] || given["rapid.failfile"] }
-
-func set[N int | uint64](name string, value N) {
-	if err := flag.Set(name, fmt.Sprint(value)); err != nil {
-		panic(err)
-	}
-}
-
-// TestSequences draws sequences and fails at the first that breaks a promise,
-// shrunk. Without flags it draws 20,000; -sim.seconds draws for that long, and
-// -rapid.seed draws again what a failure has named.
+// TestSequences draws sequences, each from a seed of its own, and fails at the
+// first that breaks a promise, shrunk.
 func TestSequences(t *testing.T) {
 	t.Parallel()
-	began, total := time.Now(), tally{seen: map[string]int{}}
+	first := *seedFlag
+	if first == 0 {
+		first = 1 + rand.Uint64N(1<<40) // few enough digits to type
+	}
+	most := uint64(sequences)
+	switch {
+	case *seconds > 0:
+		most = 1 << 62
+	case *seedFlag != 0:
+		most = 1
+	case raceDetector:
+		most /= 20
+	}
+	d := drawer{first: first, most: most, total: tally{seen: map[string]int{}}}
+	began := time.Now()
+	if *seconds > 0 {
+		d.until = began.Add(time.Duration(*seconds) * time.Second)
+	}
 	t.Run("draw", func(t *testing.T) { // ends when its parallel parts have ended
 		for worker := range workers {
 			t.Run(strconv.Itoa(worker+1), func(t *testing.T) {
 				t.Parallel()
-				draw(t, total.add)
+				d.work(t)
 			})
 		}
 	})
-	total.report(t, time.Since(began))
+	t.Logf("seeds %d to %d", first, first+min(d.next.Load(), d.most)-1)
+	d.total.report(t, time.Since(began))
 }
 
-// draw draws this worker's share.
-func draw(t *testing.T, count func(map[string]int)) {
-	property := func(t *rapid.T) {
-		rapid.SyncTest(t, func(t *rapid.T) { sequence(t, count) })
-	}
-	if replay() {
-		rapid.Check(t, property)
-		return
-	}
-	left := defaultSequences / workers
-	if raceDetector {
-		left /= 20
-	}
-	if given["rapid.checks"] {
-		left, _ = strconv.Atoi(flag.Lookup("rapid.checks").Value.String())
-		left /= workers
-	}
-	first := rand.Uint64N(1 << 40) // few enough digits to type, and never 0
-	began, drawn := time.Now(), 0
-	for n := uint64(0); *seconds == 0 && left > 0 || time.Since(began) < time.Duration(*seconds)*time.Second; n++ {
-		size := batch
-		if *seconds == 0 {
-			size = min(batch, left)
+// drawer hands out seeds.
+type drawer struct {
+	first, most uint64
+	until       time.Time // zero: for as long as it takes
+	next        atomic.Uint64
+	failing     atomic.Bool
+	total       tally
+}
+
+// work plays sequences until there are no more, or one breaks a promise. The first
+// that does is shrunk.
+func (d *drawer) work(t *testing.T) {
+	for !d.failing.Load() && (d.until.IsZero() || time.Now().Before(d.until)) {
+		n := d.next.Add(1) - 1
+		if n >= d.most {
+			return
 		}
-		checkFrom(t, first+1+n<<24, size, property)
-		left -= size
-		drawn += size
-	}
-	t.Logf("%d sequences in batches of %d; the seeds of the batches are %d and from there every %d", drawn, batch, first+1, 1<<24)
-}
-
-// seeding is held from when the flags are set until rapid has read them, which it
-// has when it first calls the property.
-var seeding sync.Mutex
-
-func checkFrom(t *testing.T, seed uint64, checks int, property func(*rapid.T)) {
-	t.Helper()
-	var read sync.Once
-	seeding.Lock()
-	defer read.Do(seeding.Unlock)
-	set("rapid.seed", seed)
-	set("rapid.checks", checks)
-	rapid.Check(t, func(t *rapid.T) {
-		read.Do(seeding.Unlock)
-		property(t)
-	})
-}
-
-// tally counts what has happened in all sequences.
-type tally struct {
-	mu        sync.Mutex
-	sequences int
-	seen      map[string]int
-}
-
-func (c *tally) add(one map[string]int) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.sequences++
-	for what, n := range one {
-		c.seen[what] += n
-	}
-}
-
-// mustHappen is what a full run has to have met: a simulation that no longer
-// comes there proves nothing about it.
-var mustHappen = []string{
-	"delivery applied", "delivery duplicate", "delivery conflict", "delivery failed", "late commit", "resend",
-	"crash at settle", "crash at settle, done", "crash at change", "crash at change, done", "crash at send", "crash at send, done", "crash at status, done",
-	"send accepted", "send rejected", "send uncertain", "send not_sent", "send held", "send retry_later", "send manual",
-	"status pending", "status confirmed", "status rejected", "status returned", "status not_found", "status unknown", "status manual", "status attention",
-	"end confirmed", "end rejected", "end returned", "end manual", "end of a lie", "executed after not found",
-}
-
-func (c *tally) report(t *testing.T, took time.Duration) {
-	for _, what := range slices.Sorted(maps.Keys(c.seen)) {
-		t.Logf("%8d  %s", c.seen[what], what)
-	}
-	t.Logf("%d sequences, %.0f a second", c.sequences, float64(c.sequences)/took.Seconds())
-	for _, what := range mustHappen {
-		if !t.Failed() && c.sequences >= defaultSequences/2 && c.seen[what] == 0 {
-			t.Errorf("in %d sequences there was never: %s", c.sequences, what)
+		r := play(t, fromSeed(d.first+n))
+		d.total.add(r.seen)
+		switch {
+		case r.broken == nil:
+		case d.failing.Swap(true):
+			t.Errorf("seed %d breaks a promise too", d.first+n)
+		default:
+			report(t, d.first+n, shortest(t, r, time.Now().Add(time.Minute)))
 		}
 	}
 }
+
+// TestKept plays the stories of all sequences that ever broke a promise.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join(stories, "*.story"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no stories are kept in %s: %v", stories, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".story"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept, err := readScript(string(text))
+			if err != nil {
+				t.Fatalf("%s tells of what does not happen any more: %v", file, err)
+			}
+			if r := play(t, &tape{kept: kept, telling: true}); r.broken != nil {
+				t.Errorf("A promise is broken, as it was before.\n\n%s\n\nThis is how (time is virtual):\n\n%s\nWhat there is then:\n\n%s",
+					r.broken.text, r.tape.story(), r.ending)
+			}
+		})
+	}
+}
+
+// TestOneSeedOneHistory plays sequences twice, on one processor and on all, and
+// wants the same choices, the same events and the same state in the end, byte for
+// byte.
+func TestOneSeedOneHistory(t *testing.T) { //nolint:paralleltest // sets the number of processors
+	first, length := 1+rand.Uint64N(1<<40), 0
+	for seed := first; seed < first+20; seed++ {
+		before := runtime.GOMAXPROCS(1)
+		once := playTold(t, seed, nil)
+		runtime.GOMAXPROCS(before)
+		twice := playTold(t, seed, nil)
+		if once.history() != twice.history() {
+			t.Fatalf("seed %d: once\n%s\nand then\n%s", seed, once.history(), twice.history())
+		}
+		length += len(once.tape.story())
+	}
+	if length < 20*1000 {
+		t.Errorf("seeds from %d: 20 histories have only %d bytes", first, length)
+	}
+}
+
+// playTold plays the sequence of a seed and writes it down.
+func playTold(t *testing.T, seed uint64, also func(*world)) run {
+	p := fromSeed(seed)
+	p.telling, p.also = true, also
+	return play(t, p)
+}
+
+func (r run) history() string { return r.tape.script() + r.ending }

@@ -4,54 +4,52 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
-	"pgregory.net/rapid"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/memstore"
 )
 
-var (
-	errCrashed = errors.New("the instance has crashed")
-	errLost    = errors.New("the store cannot be reached")
-)
-
 // world is everything that a sequence acts on.
 type world struct {
-	t         *rapid.T
+	*tape
+
 	store     *memstore.Store
 	bank      *Bank
+	pubsub    *PubSub
 	policy    settle.Policy
-	instances []*instance
-	payouts   []payout
+	instances []*instance // that live
+	lives     int
+	producer  producer
 
-	calls   []*call              // parked
-	late    []func()             // commits whose caller was told that they failed
-	network []arrival            // requests on their way to the bank
-	leaves  []context.CancelFunc // callers of deliveries that may leave
-	habit   string               // what the bank often does to sends
-	ending  string               // how the bank is after the faults
-	oracle  *oracle
-	seen    map[string]int // what has happened, for the test's own check
+	calls      []*call     // parked
+	late       []*call     // commits whose caller is gone, or was told that they failed
+	network    []arrival   // requests on their way to the bank
+	deliveries []*delivery // under way
+	habit      string      // what becomes of sends often
+	mood       string      // what the bank often makes of transfers
+	ending     string      // how the bank is after the faults
+	watched    bool        // decided instructions are watched for as long as they are due
+	// storeIsSound leaves the faults to the others: what is behind a question after a
+	// question is hardly reached when every other commit fails.
+	storeIsSound bool
+	calm         bool // no answer to Pub/Sub is lost
+	oracle       *oracle
+	seen         map[string]int // what has happened, for the test's own check
 
 	ids atomic.Int64
 
-	mu      sync.Mutex
-	arrived []*call  // parked since the last look
-	ended   []func() // what is to be looked at of activities that ended since then
-}
-
-type payout struct {
-	settle.Payout
-	data []byte
+	mu       sync.Mutex
+	arrived  []*call  // parked since the last look
+	ended    []func() // what is to be looked at of activities that ended since then
+	panicked string
 }
 
 // arrival is a request on its way to the bank.
@@ -62,180 +60,45 @@ type arrival struct {
 	fate Fate
 }
 
-// instance is one life of an instance of the program.
-type instance struct {
-	w          *world
-	n          int
-	skew       time.Duration
-	dead       atomic.Bool
-	service    *settle.Service
-	reconciler *settle.Reconciler
-}
+// What differs between worlds.
+var (
+	lifetimes   = oneOf("the bank remembers a key for", 24*time.Hour, 30*time.Minute, 2*time.Hour, 14*24*time.Hour)
+	lags        = oneOf("the bank shows a transfer after", 0, 5*time.Second, time.Minute, 10*time.Minute)
+	replays     = weighted("the bank answers a key that it knows with", 1, "its transfer", 1, "what proves nothing")
+	habits      = weighted("habit of the bank", 8, "none", 2, "arrives, the answer is damaged", 1, "is put off", 1, "is refused", 1, "is lost", 1, "is held", 1, "is not written", 1, "arrives late")
+	moods       = weighted("mood of the bank", 5, "none", 3, "executes unseen", 1, "executes late", 1, "rejects", 1, "lies")
+	stores      = weighted("the store is", 1, "sound", 1, "faulty")
+	watches     = oneOf("everything is watched to the end", true, false, false)
+	endings     = weighted("the bank in the end", 6, "honest", 1, "silent", 1, "blind")
+	ackTimes    = oneOf("ack deadline", 2*time.Minute, 10*time.Minute, 10*time.Second)
+	moreAtFirst = oneOf("more instances at first", 1, 0, 2)
+)
 
-// call is a call of Store or Bank that is parked.
-type call struct {
-	by   *instance
-	what string
-	id   string // settlement ID
-	// half tells that the call has had its effect, and waits for the answer.
-	half bool
-	// record tells that the call is to record what the bank has just said.
-	record bool
-
-	ctx context.Context                 //nolint:containedctx // the parked call's own
-	op  func(ctx context.Context) error // of a store
-	err error                           // what op said
-
-	send    settle.SendRequest // of a bank
-	limit   time.Time          // the end of its time
-	class   settle.SendClass
-	reading settle.StatusReading
-	wait    time.Duration // the bank's Retry-After
-
-	answer chan struct{}
-}
-
-func newWorld(t *rapid.T) *world {
-	w := &world{t: t, store: memstore.New(time.Now), seen: map[string]int{}}
+// begin draws what the world is like.
+func (w *world) begin() {
+	w.store = memstore.New(time.Now)
 	w.oracle = newOracle(w)
-	lifetime := lifetimes.Draw(t, "key lifetime")
+	lifetime := draw(w, lifetimes)
 	w.bank = NewBank(lifetime)
 	w.policy = settle.Policy{
-		KeyLifetime: lifetime, VisibilityLag: lags.Draw(t, "visibility lag"),
+		KeyLifetime: lifetime, VisibilityLag: draw(w, lags),
 		SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second,
 	}
-	w.habit = habits.Draw(t, "habit of the bank")
-	w.ending = endings.Draw(t, "bank at the end")
-	for n := range 2 {
-		w.instances = append(w.instances, w.start(n))
+	w.bank.Replays = draw(w, replays) == "its transfer"
+	w.habit, w.mood = draw(w, habits), draw(w, moods)
+	w.storeIsSound = draw(w, stores) == "sound"
+	w.ending, w.watched = draw(w, endings), draw(w, watches)
+	w.pubsub = &PubSub{AckDeadline: draw(w, ackTimes), MaxAttempts: 5, MinBackoff: 10 * time.Second, MaxBackoff: 10 * time.Minute}
+	w.tell("the bank remembers a key for %v and shows a transfer after %v; Pub/Sub waits %v for an answer",
+		lifetime, w.policy.VisibilityLag, w.pubsub.AckDeadline)
+	for range 1 + draw(w, moreAtFirst) {
+		w.start()
 	}
-	return w
 }
 
-// start returns a new life of instance n.
-func (w *world) start(n int) *instance {
-	p := &instance{w: w, n: n, skew: skews.Draw(w.t, "clock of instance "+strconv.Itoa(n))}
-	id := func() string { return strconv.FormatInt(w.ids.Add(1), 10) }
-	banking := &settle.Stepper{Store: p, Bank: p, Policy: w.policy, NewID: id, Now: p.now, Log: slog.New(slog.DiscardHandler)}
-	p.service = &settle.Service{Store: p, Banking: banking, DefaultCurrency: "USD", NewID: id, Now: p.now}
-	p.reconciler = &settle.Reconciler{Store: p, Banking: banking, Now: p.now, Limit: 4, Concurrency: 2, Margin: banking.Longest()}
-	return p
-}
-
-func (p *instance) now() time.Time { return time.Now().Add(p.skew) }
-
-// park parks the call until it is answered. It fails where the instance has
-// crashed by then.
-func (p *instance) park(c *call) error {
-	c.by, c.answer = p, make(chan struct{})
-	p.w.mu.Lock()
-	if p.dead.Load() {
-		p.w.mu.Unlock()
-		return errCrashed
-	}
-	p.w.arrived = append(p.w.arrived, c)
-	p.w.mu.Unlock()
-	<-c.answer
-	if p.dead.Load() {
-		return errCrashed
-	}
-	return nil
-}
-
-func (p *instance) commit(ctx context.Context, what, id string, op func(ctx context.Context) error) error {
-	c := &call{what: what, id: id, ctx: ctx, op: op}
-	if err := p.park(c); err != nil {
-		return err
-	}
-	return c.err
-}
-
-// Settle implements settle.Store.
-func (p *instance) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
-	var r settle.Result
-	err := p.commit(ctx, "settle", s.Payout.SettlementID, func(ctx context.Context) (err error) {
-		r, err = p.w.store.Settle(ctx, s)
-		p.w.oracle.settled(s, err)
-		return err
-	})
-	if err != nil {
-		return settle.Result{}, err
-	}
-	return r, nil
-}
-
-// Quarantine implements settle.Store.
-func (p *instance) Quarantine(ctx context.Context, q settle.Quarantined) error {
-	return p.commit(ctx, "quarantine", "", func(ctx context.Context) error { return p.w.store.Quarantine(ctx, q) })
-}
-
-// ChangeInstruction implements settle.Store.
-func (p *instance) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
-	var change settle.Change
-	err := p.commit(ctx, "change", id, func(ctx context.Context) (err error) {
-		change, err = p.w.store.ChangeInstruction(ctx, id, decide)
-		if err == nil && change.Write {
-			p.w.oracle.changed(id, change)
-		}
-		return err
-	})
-	if err != nil {
-		return settle.Change{}, err
-	}
-	return change, nil
-}
-
-// Due implements settle.Store.
-func (p *instance) Due(ctx context.Context, now time.Time, limit int) (ids []string, err error) {
-	err = p.commit(ctx, "due", "", func(ctx context.Context) (err error) {
-		ids, err = p.w.store.Due(ctx, now, limit)
-		return err
-	})
-	return ids, err
-}
-
-// Backlog implements settle.Store.
-func (p *instance) Backlog(ctx context.Context) (b settle.Backlog, err error) {
-	err = p.commit(ctx, "backlog", "", func(ctx context.Context) (err error) {
-		b, err = p.w.store.Backlog(ctx)
-		return err
-	})
-	return b, err
-}
-
-// Compose implements settle.Bank.
-func (p *instance) Compose(pay settle.Payout, key uuid.UUID) ([]byte, error) {
-	return Body(pay, key), nil
-}
-
-// Send implements settle.Bank.
-func (p *instance) Send(_ context.Context, r settle.SendRequest) settle.SendResult {
-	id := settlementOf(r.Body)
-	c := &call{what: "send", id: id, send: r, limit: time.Now().Add(p.w.policy.SendTimeout)}
-	if p.park(c) != nil {
-		return settle.SendResult{}
-	}
-	return settle.SendResult{Class: c.class, Answer: settle.BankAnswer{RetryAfter: c.wait}}
-}
-
-// Status implements settle.Bank.
-func (p *instance) Status(_ context.Context, r settle.StatusRequest) settle.StatusResult {
-	id := p.w.oracle.settlement(r.Key)
-	c := &call{what: "status", id: id, send: settle.SendRequest{Transfer: r.Transfer}, limit: time.Now().Add(p.w.policy.StatusTimeout)}
-	if p.park(c) != nil {
-		return settle.StatusResult{}
-	}
-	return settle.StatusResult{Reading: c.reading, Answer: settle.BankAnswer{RetryAfter: c.wait}}
-}
-
-// settlementOf reads the settlement ID from a body, whatever else is in it.
-func settlementOf(body []byte) string {
-	for i, c := range body {
-		if c == ' ' {
-			return string(body[:i])
-		}
-	}
-	return ""
+// fail ends the sequence.
+func (w *world) fail(format string, args ...any) {
+	panic(&broken{kind: format, text: fmt.Sprintf(format, args...)})
 }
 
 // settle waits until every activity is parked or over, and takes in what they
@@ -243,9 +106,12 @@ func settlementOf(body []byte) string {
 func (w *world) settle() {
 	synctest.Wait()
 	w.mu.Lock()
-	arrived, ended := w.arrived, w.ended
+	arrived, ended, panicked := w.arrived, w.ended, w.panicked
 	w.arrived, w.ended = nil, nil
 	w.mu.Unlock()
+	if panicked != "" {
+		w.fail("%s", panicked)
+	}
 	slices.SortStableFunc(arrived, func(a, b *call) int { return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id)) })
 	w.calls = append(w.calls, arrived...)
 	for _, c := range arrived {
@@ -267,13 +133,25 @@ func (w *world) settle() {
 // activity returns what is to be looked at when it is over; not where the
 // instance has crashed.
 func (w *world) launch(p *instance, activity func() (look func())) {
+	p.active++
 	go func() {
-		look := activity()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !p.dead.Load() {
-			w.ended = append(w.ended, look)
-		}
+		look := func() {}
+		defer func() {
+			r := recover()
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			if r != nil {
+				w.panicked = fmt.Sprint("panic: ", r)
+			}
+			if !p.dead.Load() {
+				w.ended = append(w.ended, func() {
+					p.active--
+					look()
+					w.stopped(p)
+				})
+			}
+		}()
+		look = activity()
 	}()
 	w.settle()
 }
@@ -290,27 +168,46 @@ func (w *world) answer(c *call) {
 	case "status":
 		w.oracle.asked(c)
 	}
+	if c.err != nil && c.delivery != nil && (c.what == "settle" || c.what == "quarantine") {
+		c.delivery.harmed = true
+	}
 	close(c.answer)
 	w.settle()
 }
 
-// crash ends the life of an instance and begins its next one.
-func (w *world) crash(n int) {
-	w.t.Logf("instance %d crashes", n)
+// stop lets an instance finish what it has begun, and begin nothing more.
+func (w *world) stop(p *instance) {
+	w.tell("%s is told to stop", p)
+	w.seen["instance told to stop"]++
+	p.stopping = true
+	w.stopped(p)
+}
+
+func (w *world) stopped(p *instance) {
+	if p.stopping && p.active == 0 && slices.Contains(w.instances, p) {
+		w.tell("%s has stopped", p)
+		w.seen["instance stopped"]++
+		w.gone(p)
+	}
+}
+
+func (w *world) gone(p *instance) {
+	w.instances = slices.DeleteFunc(w.instances, func(o *instance) bool { return o == p })
+}
+
+// crash ends the life of an instance: what it has begun goes no further. Another
+// one is started at once, or when one is needed.
+func (w *world) crash(p *instance) {
+	w.tell("%s crashes", p)
 	for _, c := range w.calls {
-		if c.by.n == n {
+		if c.by == p {
 			w.seen["crash at "+c.what+map[bool]string{true: ", done"}[c.half]]++
 		}
 	}
-	w.kill(w.instances[n])
-	w.instances[n] = w.start(n)
-}
-
-// kill ends the life of an instance: what it has begun goes no further.
-func (w *world) kill(p *instance) {
 	w.mu.Lock()
 	p.dead.Store(true)
 	w.mu.Unlock()
+	w.gone(p)
 	for _, c := range slices.Clone(w.calls) {
 		if c.by != p {
 			continue
@@ -322,53 +219,64 @@ func (w *world) kill(p *instance) {
 		close(c.answer)
 	}
 	w.settle()
+	for _, d := range slices.Clone(w.deliveries) {
+		if d.by == p {
+			w.unanswered(d, "the connection breaks")
+		}
+	}
+	if draw(w, restarts) {
+		w.start()
+	}
 }
 
-// pass lets time pass. Sends and questions end when their time is up, and
+var restarts = oneOf("another instance starts at once", true, false)
+
+// abandon lets nothing outlive the sequence, whatever ended it.
+func (w *world) abandon() {
+	w.mu.Lock()
+	parked := append(w.calls, w.arrived...)
+	for _, p := range w.instances {
+		p.dead.Store(true)
+	}
+	w.mu.Unlock()
+	for _, c := range parked {
+		close(c.answer)
+	}
+	synctest.Wait()
+}
+
+// pass lets time pass. Sends, questions and pushes end when their time is up, and
 // requests arrive that are on their way.
 func (w *world) pass(d time.Duration) {
 	end := time.Now().Add(d)
 	for {
-		next := end
-		var over *call
-		for _, c := range w.calls {
-			if !c.limit.IsZero() && c.limit.Before(next) {
-				next, over = c.limit, c
+		next, happens := end, func() {}
+		earlier := func(at time.Time, what func()) {
+			if at.Before(next) {
+				next, happens = at, what
 			}
 		}
-		arrives := -1
-		for i, a := range w.network {
-			if a.at.Before(next) {
-				next, arrives = a.at, i
+		for _, c := range w.calls {
+			if !c.limit.IsZero() {
+				earlier(c.limit, func() { w.timeOut(c) })
 			}
+		}
+		for i, a := range w.network {
+			earlier(a.at, func() {
+				w.network = slices.Delete(w.network, i, i+1)
+				w.tell("the request for %s arrives at the bank", a.id)
+				w.take(a)
+			})
+		}
+		for _, d := range w.deliveries {
+			earlier(d.push.Deadline, func() { w.unanswered(d, "the ack deadline passes") })
 		}
 		time.Sleep(time.Until(next))
-		switch {
-		case arrives >= 0:
-			a := w.network[arrives]
-			w.network = slices.Delete(w.network, arrives, arrives+1)
-			w.t.Logf("%s: the request arrives", a.id)
-			w.take(a)
-		case over != nil:
-			w.timeOut(over)
-		default:
+		if next.Equal(end) {
 			synctest.Wait() // contexts that have ended
 			return
 		}
+		happens()
 		w.oracle.check()
 	}
-}
-
-// take enters an arrival into the bank's ledger.
-func (w *world) take(a arrival) *Entry { return w.bank.Take(a.id, a.key, a.fate, time.Now()) }
-
-// timeOut ends a call to the bank whose time is up. A request of which nothing
-// was written is known not to have been sent.
-func (w *world) timeOut(c *call) {
-	w.t.Logf("%s: the time of the %s is up", c.id, c.what)
-	c.class, c.reading, c.wait = settle.SendUncertain, settle.StatusUnknown, 0
-	if !c.half {
-		c.class = settle.SendNotSent
-	}
-	w.answer(c)
 }

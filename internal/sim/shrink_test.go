@@ -1,0 +1,114 @@
+package sim
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+// shortest returns the shortest run that it finds by leaving out and simplifying
+// choices of one that broke a promise, and that breaks the same. Choices are kept
+// by name, so that what is left out does not change the meaning of what follows.
+func shortest(t *testing.T, r run, until time.Time) run {
+	if r.tape.random != nil {
+		r = playTold(t, r.tape.seed, r.tape.also)
+	}
+	s := shrinker{t: t, best: r, until: until}
+	for more := true; more && time.Now().Before(until); {
+		more = s.withoutSteps()
+		more = s.simpler() || more
+	}
+	return s.best
+}
+
+type shrinker struct {
+	t     *testing.T
+	best  run
+	until time.Time
+}
+
+// try plays the choices, and keeps the run if it breaks the same promise and is
+// simpler.
+func (s *shrinker) try(choices []line) bool {
+	if !time.Now().Before(s.until) {
+		return false
+	}
+	r := play(s.t, &tape{kept: choices, also: s.best.tape.also, telling: true})
+	if r.broken == nil || r.broken.kind != s.best.broken.kind || slices.Compare(r.tape.size(), s.best.tape.size()) >= 0 {
+		return false
+	}
+	s.best = r
+	return true
+}
+
+// size measures how hard a run is to follow: by its steps, by its choices that are
+// not the simplest, and by all choices.
+func (p *tape) size() []int {
+	steps, special, all := 0, 0, 0
+	for _, c := range p.choices() {
+		all++
+		if c.what == stepChoice {
+			steps++
+		}
+		if !c.simplest {
+			special++
+		}
+	}
+	return []int{steps, special, all}
+}
+
+// withoutSteps leaves out steps, first many at a time.
+func (s *shrinker) withoutSteps() (any bool) {
+	for size := s.best.tape.size()[0]; size > 0; size /= 2 {
+		for from := s.best.tape.size()[0] - size; from >= 0; {
+			if s.try(withoutSteps(s.best.tape.choices(), from, size)) {
+				any = true
+				from = min(from, s.best.tape.size()[0]-size)
+			} else {
+				from -= max(size/2, 1)
+			}
+		}
+	}
+	return any
+}
+
+// withoutSteps returns the choices but for those of some steps.
+func withoutSteps(choices []line, from, size int) (left []line) {
+	step := -1
+	for _, c := range choices {
+		switch c.what {
+		case stepChoice:
+			step++
+		case theEnd:
+			step = len(choices) // what follows belongs to no step
+		}
+		if step < from || step >= from+size {
+			left = append(left, c)
+		}
+	}
+	return left
+}
+
+// simpler puts the simplest word in the place of another, or leaves the choice
+// out, one at a time.
+func (s *shrinker) simpler() (any bool) {
+	for i := len(s.best.tape.choices()) - 1; i >= 0; i-- {
+		choices := s.best.tape.choices()
+		if i >= len(choices) {
+			continue
+		}
+		words := vocabulary[choices[i].what] // none for things: without its name, it is the first
+		for _, word := range words[:min(max(slices.Index(words, choices[i].word), 0), 3)] {
+			simpler := slices.Clone(choices)
+			simpler[i].word = word
+			if s.try(simpler) {
+				any = true
+				break
+			}
+		}
+		if choices = s.best.tape.choices(); i < len(choices) && s.try(slices.Delete(slices.Clone(choices), i, i+1)) {
+			any = true
+		}
+	}
+	return any
+}
