@@ -75,7 +75,7 @@ func oneOfMany[T any](what string, name func(T) string) named[T] {
 // tape is where the choices of one sequence come from, and where they are written
 // down together with what happened.
 type tape struct {
-	random *rand.Rand // of the seed; nil for a kept story
+	random func(n int) int // below n, of the seed; nil for a kept story
 	seed   uint64
 	kept   []line // what is left of the kept story
 
@@ -95,7 +95,9 @@ type line struct {
 }
 
 // fromSeed returns the tape of a seed: always the same choices.
-func fromSeed(seed uint64) *tape { return &tape{random: rand.New(rand.NewPCG(seed, 0)), seed: seed} }
+func fromSeed(seed uint64) *tape {
+	return &tape{random: rand.New(rand.NewPCG(seed, 0)).IntN, seed: seed}
+}
 
 // draw draws one of the values.
 func draw[T any](w *world, c choice[T]) T {
@@ -122,7 +124,7 @@ func pick[T any](w *world, c named[T], from []T) T {
 // choose draws a number below n, each of which has its word.
 func (p *tape) choose(what string, n int, word func(int) string) (i int) {
 	if p.random != nil {
-		i = p.random.IntN(n)
+		i = p.random(n)
 	} else {
 		i = p.recall(what, n, word)
 	}
@@ -164,7 +166,7 @@ func init() { vocabulary[theEnd] = []string{"comes"} }
 // repeat makes the steps of the sequence, stepsEach on average.
 func (p *tape) repeat(step func()) {
 	if p.random != nil {
-		for range p.random.IntN(2*stepsEach + 1) {
+		for range p.random(2*stepsEach + 1) {
 			step()
 		}
 	} else {

@@ -84,13 +84,13 @@ func (s *PubSub) Waiting(by time.Time) []*Message {
 }
 
 // NextWaiting returns when the next message is to be pushed; false for none.
-func (s *PubSub) NextWaiting() (next time.Time, any bool) {
+func (s *PubSub) NextWaiting() (next time.Time, found bool) {
 	for _, m := range s.Messages {
-		if !m.Acked && len(m.Pushes) == 0 && (!any || m.NotBefore.Before(next)) {
-			next, any = m.NotBefore, true
+		if !m.Acked && len(m.Pushes) == 0 && (!found || m.NotBefore.Before(next)) {
+			next, found = m.NotBefore, true
 		}
 	}
-	return next, any
+	return next, found
 }
 
 // Push begins a push. Any message can be pushed at any time, an acknowledged one

@@ -56,11 +56,11 @@ func TestPubSubKeepsWhatIsNotAcknowledged(t *testing.T) {
 	if waiting := s.Waiting(noon.Add(time.Hour)); !slices.Equal(waiting, []*Message{b}) {
 		t.Errorf("%v wait", waiting)
 	}
-	if next, any := s.NextWaiting(); !any || !next.Equal(b.NotBefore) {
-		t.Errorf("the next waits until %v, %t", next, any)
+	if next, found := s.NextWaiting(); !found || !next.Equal(b.NotBefore) {
+		t.Errorf("the next waits until %v, %t", next, found)
 	}
 	s.Ack(s.Push(b, noon))
-	if _, any := s.NextWaiting(); any {
+	if _, found := s.NextWaiting(); found {
 		t.Error("something waits, and all is acknowledged")
 	}
 }

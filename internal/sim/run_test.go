@@ -14,7 +14,7 @@ import (
 // run is what one sequence was.
 type run struct {
 	tape   *tape
-	seen   map[string]int
+	world  *world
 	broken *broken // nil where it broke no promise
 	ending string  // what there is in the end, where it is told
 }
@@ -28,7 +28,7 @@ func play(t *testing.T, p *tape) (r run) {
 	synctest.Test(t, func(*testing.T) {
 		p.began = time.Now()
 		w := &world{tape: p, seen: map[string]int{}}
-		r.seen = w.seen
+		r.world = w
 		defer func() {
 			if caught := recover(); caught != nil {
 				r.broken = asBroken(caught)
@@ -62,9 +62,9 @@ func report(t *testing.T, seed uint64, r run) {
 	file := filepath.Join(stories, fmt.Sprintf("%d.story", seed))
 	title := fmt.Sprintf("seed %d: %s", seed, r.broken.text)
 	text := "# " + strings.ReplaceAll(title, "\n", "\n# ") + "\n" + r.tape.script()
-	err := os.MkdirAll(stories, 0o755)
+	err := os.MkdirAll(stories, 0o750)
 	if err == nil {
-		err = os.WriteFile(file, []byte(text), 0o644)
+		err = os.WriteFile(file, []byte(text), 0o600)
 	}
 	if err != nil {
 		t.Log(err)

@@ -58,18 +58,18 @@ func (p *tape) size() []int {
 }
 
 // withoutSteps leaves out steps, first many at a time.
-func (s *shrinker) withoutSteps() (any bool) {
+func (s *shrinker) withoutSteps() (shorter bool) {
 	for size := s.best.tape.size()[0]; size > 0; size /= 2 {
 		for from := s.best.tape.size()[0] - size; from >= 0; {
 			if s.try(withoutSteps(s.best.tape.choices(), from, size)) {
-				any = true
+				shorter = true
 				from = min(from, s.best.tape.size()[0]-size)
 			} else {
 				from -= max(size/2, 1)
 			}
 		}
 	}
-	return any
+	return shorter
 }
 
 // withoutSteps returns the choices but for those of some steps.
@@ -91,7 +91,7 @@ func withoutSteps(choices []line, from, size int) (left []line) {
 
 // simpler puts the simplest word in the place of another, or leaves the choice
 // out, one at a time.
-func (s *shrinker) simpler() (any bool) {
+func (s *shrinker) simpler() (shorter bool) {
 	for i := len(s.best.tape.choices()) - 1; i >= 0; i-- {
 		choices := s.best.tape.choices()
 		if i >= len(choices) {
@@ -102,13 +102,13 @@ func (s *shrinker) simpler() (any bool) {
 			simpler := slices.Clone(choices)
 			simpler[i].word = word
 			if s.try(simpler) {
-				any = true
+				shorter = true
 				break
 			}
 		}
 		if choices = s.best.tape.choices(); i < len(choices) && s.try(slices.Delete(slices.Clone(choices), i, i+1)) {
-			any = true
+			shorter = true
 		}
 	}
-	return any
+	return shorter
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestStoriesPlayAsTheyAreKept plays sequences from seeds and then from what would
@@ -19,7 +21,7 @@ func TestStoriesPlayAsTheyAreKept(t *testing.T) {
 		}
 		again := play(t, &tape{kept: kept, telling: true})
 		if once.history() != again.history() {
-			t.Fatalf("seed %d: from the seed\n%s\nand from the story\n%s", seed, once.history(), again.history())
+			t.Fatalf("seed %d: another history from the story (-seed +story):\n%s", seed, cmp.Diff(once.history(), again.history()))
 		}
 	}
 }
