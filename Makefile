@@ -93,6 +93,10 @@ soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= o
 	$(GO) test -tags=soak -count=1 -v -timeout=$(if $(MINUTES),$$(($(MINUTES) + 15)),60)m -run='^TestSoak$$' -artifacts -outputdir=bin . \
 		$(if $(MINUTES),-soak.minutes=$(MINUTES)) $(if $(SEED),-soak.seed=$(SEED))
 
+.PHONY: crash
+crash: ## every crash point: kill the function before and after everything that it sends
+	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' .
+
 .PHONY: lint
 lint: ## linters, formatting, go vet, go.mod, shell scripts
 	$(GOLANGCI) config verify

@@ -1,13 +1,14 @@
 package settleonce_test
 
 import (
+	"bufio"
 	"context"
+	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,12 +35,8 @@ type world struct {
 	bank   *banktest.Bank
 	url    string
 	offset atomic.Int64 // how far the bank's clock is ahead, as a time.Duration
-
-	mu sync.Mutex
-	// struck is called by a request of the method, when the bank has worked on it
-	// and not answered yet.
-	struck func()
-	method string
+	// wire is that of the process that is to die; nil while there is none.
+	wire atomic.Pointer[wire]
 }
 
 func newWorld(t *testing.T, plan banktest.Plan) *world {
@@ -47,7 +44,6 @@ func newWorld(t *testing.T, plan banktest.Plan) *world {
 	w := &world{db: newDatabase(t)}
 	w.bank = banktest.New(t, func() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }, banktest.Options{Token: "token"})
 	w.bank.Default(plan)
-	w.bank.Expect("stl-8472", settle.InstructionKey("stl-8472").String())
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -64,221 +60,110 @@ func newWorld(t *testing.T, plan banktest.Plan) *world {
 	return w
 }
 
-// ServeHTTP lets the bank work, and then, before the answer is sent, the test.
+// ServeHTTP lets the bank work, between the two moments of the request.
 func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w.mu.Lock()
-	struck, method := w.struck, w.method
-	w.mu.Unlock()
-	if struck == nil || r.Method != method {
+	wire := w.wire.Load()
+	if wire == nil {
 		w.bank.ServeHTTP(rw, r)
 		return
 	}
-	func() {
-		defer func() { _ = recover() }() // a bank that breaks the connection off
-		w.bank.ServeHTTP(httptest.NewRecorder(), r)
-	}()
-	struck()
-	panic(http.ErrAbortHandler) // whoever asked is dead
+	if !wire.pass(r.Method, faultproxy.Requested) {
+		panic(http.ErrAbortHandler) // whoever asked is dead
+	}
+	w.bank.ServeHTTP(&bankAnswer{rw, func() {
+		if !wire.pass(r.Method, faultproxy.Answered) {
+			panic(http.ErrAbortHandler)
+		}
+	}}, r)
 }
 
-func (w *world) strike(method string, f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.struck, w.method = f, method
+// bankAnswer calls begins when the bank has done its work and is about to answer,
+// or to do something else with the connection.
+type bankAnswer struct {
+	http.ResponseWriter
+
+	begins func()
 }
 
-// start runs one of the two functions in a process of its own.
+// WriteHeader begins an answer.
+func (a *bankAnswer) WriteHeader(status int) {
+	a.begins()
+	a.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack begins what is no answer.
+func (a *bankAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	a.begins()
+	return http.NewResponseController(a.ResponseWriter).Hijack()
+}
+
+// start runs one of the two functions in a process of its own. A send is over, and
+// the bank shows it, before the first question 15 s after it.
 func (w *world) start(t *testing.T, target, spannerHost string, env ...string) *function {
 	t.Helper()
 	ours := append(w.db.env(spannerHost),
-		"FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=5s", "BANK_STATUS_TIMEOUT=5s")
+		"FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=13s")
 	return startChild(t, append(ours, env...)...)
 }
 
-// pass lets time pass until the instruction is due.
-func (w *world) pass(t *testing.T) {
-	t.Helper()
-	all := w.snapshot(t).Instructions
-	if len(all) == 0 || all[0].NextCheckAt.IsZero() {
-		return
-	}
-	d := time.Until(all[0].NextCheckAt) + time.Second
-	if d <= 0 {
-		return
-	}
-	w.db.age(t, d)
-	w.offset.Add(int64(d))
+// instructionTimes are the columns of bank_instructions that hold a time.
+var instructionTimes = []string{
+	"next_check_at", "lease_until", "first_sent_at", "last_sent_at", "resend_not_after", "not_found_since", "accepted_at", "final_at",
+	"created_at", "uncertain_since",
 }
 
-// age makes everything that bank instructions remember older.
-func (d database) age(t *testing.T, by time.Duration) {
+// pass lets time pass until the settlement's instruction is due, if it has one, by
+// making everything that has been older.
+func (w *world) pass(t *testing.T, settlementID string) {
 	t.Helper()
-	const sql = `UPDATE bank_instructions SET
-  next_check_at = TIMESTAMP_SUB(next_check_at, INTERVAL @ns NANOSECOND), lease_until = TIMESTAMP_SUB(lease_until, INTERVAL @ns NANOSECOND),
-  first_sent_at = TIMESTAMP_SUB(first_sent_at, INTERVAL @ns NANOSECOND), last_sent_at = TIMESTAMP_SUB(last_sent_at, INTERVAL @ns NANOSECOND),
-  resend_not_after = TIMESTAMP_SUB(resend_not_after, INTERVAL @ns NANOSECOND), not_found_since = TIMESTAMP_SUB(not_found_since, INTERVAL @ns NANOSECOND),
-  accepted_at = TIMESTAMP_SUB(accepted_at, INTERVAL @ns NANOSECOND), final_at = TIMESTAMP_SUB(final_at, INTERVAL @ns NANOSECOND),
-  created_at = TIMESTAMP_SUB(created_at, INTERVAL @ns NANOSECOND), uncertain_since = TIMESTAMP_SUB(uncertain_since, INTERVAL @ns NANOSECOND)
-WHERE TRUE`
-	_, err := d.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		_, err := tx.Update(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"ns": by.Nanoseconds()}})
-		return err
+	var d time.Duration
+	_, err := w.db.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		d = 0
+		row, err := tx.ReadRow(ctx, "bank_instructions", settlementKey(settlementID), instructionTimes)
+		if errors.Is(err, spanner.ErrRowNotFound) {
+			return nil
+		}
+		times := make([]spanner.NullTime, len(instructionTimes))
+		if err == nil {
+			err = row.Columns(pointers(times)...)
+		}
+		if err != nil {
+			return err
+		}
+		if d = time.Until(times[0].Time) + time.Second; d <= 0 || times[0].IsNull() {
+			d = 0
+			return nil
+		}
+		values := []any{settlementID}
+		for _, at := range times {
+			at.Time = at.Time.Add(-d) // NULL stays NULL
+			values = append(values, at)
+		}
+		return tx.BufferWrite([]*spanner.Mutation{spanner.Update("bank_instructions", append([]string{"settlement_id"}, instructionTimes...), values)})
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.offset.Add(int64(d))
+}
+
+func pointers[T any](values []T) []any {
+	var all []any
+	for i := range values {
+		all = append(all, &values[i])
+	}
+	return all
+}
+
+// settlementKey is the key of a settlement's rows.
+func settlementKey(settlementID string) spanner.Key {
+	key := sha256.Sum256([]byte(settlementID))
+	return spanner.Key{key[:]}
 }
 
 func (w *world) snapshot(t *testing.T) snapshot.Snapshot {
 	t.Helper()
 	return w.db.snapshot(t)
-}
-
-// runToTheEnd delivers the message again and reconciles until the instruction
-// is confirmed.
-func (w *world) runToTheEnd(t *testing.T) {
-	t.Helper()
-	host := emulatortest.Spanner(t).GRPC
-	settler, reconciler := w.start(t, "SettlePayout", host), w.start(t, "ReconcileBank", host)
-	for round := range 30 {
-		if a := settler.deliver(t.Context(), "1001", bankPayout); a.Status != 200 || a.Outcome != "applied" && a.Outcome != "duplicate" {
-			t.Fatalf("replay: %d %s", a.Status, a.Body)
-		}
-		if a := reconciler.post(t.Context(), pushHeader, strings.NewReader(`{}`)); a.Status != 200 {
-			t.Fatalf("reconcile: %d %s", a.Status, a.Body)
-		}
-		all := w.snapshot(t)
-		if len(all.Instructions) == 1 && all.Instructions[0].State == settle.InstructionConfirmed && round > 1 {
-			break
-		}
-		w.pass(t)
-	}
-	all := w.snapshot(t)
-	if len(all.Movements) != 1 || len(all.Receipts) != 1 || len(all.Instructions) != 1 || len(all.Reversals) != 0 {
-		t.Fatalf("stored %+v", all)
-	}
-	ledger := w.bank.Ledger()
-	if in := all.Instructions[0]; in.State != settle.InstructionConfirmed || len(ledger) != 1 || !ledger[0].Moved() {
-		t.Errorf("instruction %s, events %+v, bank %+v; want confirmed and one transfer", in.State, all.Events, ledger)
-	}
-}
-
-// wantNotFound checks that a late execution came after a not found was seen.
-func (w *world) wantNotFound(t *testing.T, want bool) {
-	t.Helper()
-	for _, e := range w.snapshot(t).Events {
-		if want && strings.HasPrefix(e.Event.Detail, "not_found") {
-			return
-		}
-	}
-	if want {
-		t.Errorf("no not found was seen: %+v", w.snapshot(t).Events)
-	}
-}
-
-// bankCrash is where a process is killed: at a Commit of its own, or at the bank.
-type bankCrash struct {
-	crash
-	bank string // the method of the request that the bank has worked on
-}
-
-// kill runs target until it is killed at c, by a delivery of body.
-func (w *world) kill(t *testing.T, c bankCrash, target, body string) {
-	t.Helper()
-	defer w.strike("", nil)
-	c.die(t, func(host string) *function { return w.start(t, target, host) },
-		func(f *function) answer { return f.post(t.Context(), pushHeader, strings.NewReader(body)) },
-		func(strike func()) { w.strike(c.bank, strike) })
-}
-
-// lateBank loses its first answers, and executes only after a not found was seen.
-var lateBank = banktest.Plan{Attempts: []banktest.Attempt{
-	{Execute: banktest.ExecuteLate, LateBy: 5 * time.Minute, Answer: banktest.AnswerReset},
-}}
-
-// TestCrashAroundTheSend kills the process that settles at each point between
-// its commit and its acknowledgement.
-func TestCrashAroundTheSend(t *testing.T) {
-	t.Parallel()
-	for _, k := range []bankCrash{
-		{crash: crash{"after the settling commit, before the send", 1, faultproxy.Answered}},
-		{crash: crash{name: "after the bank executed, before its answer was read"}, bank: http.MethodPost},
-		{crash: crash{"after the answer, before it was recorded", 2, faultproxy.Requested}},
-		{crash: crash{"after recording, before the acknowledgement", 2, faultproxy.Answered}},
-	} {
-		for name, plan := range map[string]banktest.Plan{"": {}, ", the bank executing late": lateBank} {
-			t.Run(k.name+name, func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, plan)
-				w.kill(t, k, "SettlePayout", push("1001", bankPayout))
-				w.runToTheEnd(t)
-				w.wantNotFound(t, name != "")
-			})
-		}
-	}
-}
-
-// TestCrashOfTheReconciler kills the process that asks the bank at each point of
-// its step.
-func TestCrashOfTheReconciler(t *testing.T) {
-	t.Parallel()
-	for _, k := range []bankCrash{
-		{crash: crash{"after the claim, before the question", 1, faultproxy.Answered}},
-		{crash: crash{name: "after the bank answered, before it was read"}, bank: http.MethodGet},
-		{crash: crash{"after the answer, before it was recorded", 2, faultproxy.Requested}},
-		{crash: crash{"after recording, before the acknowledgement", 2, faultproxy.Answered}},
-	} {
-		for name, plan := range map[string]banktest.Plan{
-			"": {Attempts: []banktest.Attempt{{Answer: banktest.AnswerReset}}}, ", the bank executing late": lateBank,
-		} {
-			t.Run(k.name+name, func(t *testing.T) {
-				t.Parallel()
-				w := newWorld(t, plan)
-				settler := w.start(t, "SettlePayout", emulatortest.Spanner(t).GRPC)
-				if a := settler.deliver(t.Context(), "1001", bankPayout); a.Status != 200 {
-					t.Fatalf("%d %s", a.Status, a.Body)
-				}
-				w.pass(t)
-				w.kill(t, k, "ReconcileBank", "{}")
-				w.runToTheEnd(t)
-				w.wantNotFound(t, name != "")
-			})
-		}
-	}
-}
-
-// TestCrashOfAResend kills the reconciler around the send that it makes after not
-// found was seen twice. The bank never got the first send.
-func TestCrashOfAResend(t *testing.T) {
-	t.Parallel()
-	for _, c := range []bankCrash{
-		{crash: crash{"after the resend was claimed, before the send", 2, faultproxy.Answered}},
-		{crash: crash{name: "after the bank executed, before its answer was read"}, bank: http.MethodPost},
-		{crash: crash{"after the answer, before it was recorded", 3, faultproxy.Requested}},
-		{crash: crash{"after recording, before the acknowledgement", 3, faultproxy.Answered}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, banktest.Plan{Attempts: []banktest.Attempt{{Execute: banktest.ExecuteNever, Answer: banktest.AnswerReset}}})
-			host := emulatortest.Spanner(t).GRPC
-			if a := w.start(t, "SettlePayout", host).deliver(t.Context(), "1001", bankPayout); a.Status != 200 {
-				t.Fatalf("%d %s", a.Status, a.Body)
-			}
-			reconciler := w.start(t, "ReconcileBank", host)
-			for w.snapshot(t).Instructions[0].NotFoundSince.IsZero() {
-				w.pass(t)
-				if a := reconciler.post(t.Context(), pushHeader, strings.NewReader(`{}`)); a.Status != 200 {
-					t.Fatalf("reconcile: %d %s", a.Status, a.Body)
-				}
-			}
-			w.pass(t)
-			w.kill(t, c, "ReconcileBank", "{}")
-			w.runToTheEnd(t)
-			if n := w.snapshot(t).Instructions[0].Sends; n < 2 || n > 3 {
-				t.Errorf("%d sends counted, want the first, the resend, and one more at most", n)
-			}
-		})
-	}
 }
 
 // contenders is how many bank payouts instances compete for.

@@ -1,136 +1,295 @@
 package settleonce_test
 
 import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/faultproxy"
+	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// crash is a Commit of a process, by number, at which it is killed.
-type crash struct {
-	name   string
-	commit int64
-	at     faultproxy.Stage
+// TestEveryCrashPoint walks every scenario: a recording run numbers every RPC to
+// Spanner, every request to the bank and the acknowledgement; then for each number
+// the process, which is one of its own, is killed just before that is sent and
+// just after it was answered, the message is delivered again, the reconciler runs,
+// and the whole state is checked. A request that is added to the function adds
+// its points by itself.
+func TestEveryCrashPoint(t *testing.T) {
+	t.Parallel()
+	var total walked
+	t.Cleanup(func() { t.Logf("%d points in %d scenarios", total.points.Load(), total.scenarios.Load()) })
+	for _, s := range scenarios() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.walk(t, &total)
+		})
+	}
 }
 
-// die runs a function until it is killed at its Commit, or by the strike that arm
-// is given. start starts it on a Spanner host, request makes the request in which
-// it dies.
-func (c crash) die(t *testing.T, start func(spannerHost string) *function, request func(*function) answer, arm func(strike func())) {
-	t.Helper()
-	var (
-		victim  *function
-		killed  atomic.Bool
-		commits atomic.Int64
-	)
-	strike := func() {
-		if killed.CompareAndSwap(false, true) {
-			victim.kill()
-		}
+// moment is what the outside sees of a process at one instant: something that it
+// sends is on its way, or has been answered.
+type moment struct {
+	what string
+	at   faultproxy.Stage
+}
+
+// acknowledgement is the answer to the request by which the process was called.
+// It is answered when whoever called has all of it.
+const acknowledgement = "acknowledgement"
+
+func (m moment) String() string {
+	if m.at == faultproxy.Requested {
+		return "just before " + m.what + " is sent"
 	}
-	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, func(method string, at faultproxy.Stage) bool {
-		if method != "Commit" {
-			return true
-		}
-		n := commits.Load()
-		if at == faultproxy.Requested {
-			n = commits.Add(1)
-		}
-		if n != c.commit || at != c.at {
-			return true
-		}
-		strike()
+	return "just after " + m.what + " was answered"
+}
+
+// wire is everything that a process has to do with the outside: its RPCs to
+// Spanner, its requests to the bank and its acknowledgement. It writes down every
+// moment. At the one that is fatal it kills the process, and is cut: what the
+// process has sent and nobody has got by then is lost, and so are answers.
+type wire struct {
+	fatal int // number of the moment, from 1; 0: none
+
+	mu      sync.Mutex
+	process *function
+	seen    []moment
+	cut     bool
+}
+
+// pass reports whether what the process sends, or what it is answered, gets
+// through.
+func (w *wire) pass(what string, at faultproxy.Stage) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut {
 		return false
-	})
+	}
+	w.seen = append(w.seen, moment{what, at})
+	if len(w.seen) != w.fatal {
+		return true
+	}
+	w.process.kill()
+	w.cut = true
+	return false
+}
+
+// all returns the moments up to now, and whether the process was killed.
+func (w *wire) all() (seen []moment, killed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.seen), w.cut
+}
+
+// RoundTrip calls the process. Its answer comes by way of the wire.
+func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil || w.pass(acknowledgement, faultproxy.Requested) {
+		return response, err
+	}
+	response.Body.Close()
+	return nil, errors.New("killed")
+}
+
+// call starts the function on a wire and calls it once. acknowledged reports
+// whether its answer arrived.
+func (w *wire) call(t *testing.T, l *lane, target, body string) (a answer, acknowledged bool) {
+	t.Helper()
+	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, w.pass)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	arm(strike)
-	victim = start(proxy.Addr)
-	if a := request(victim); a.Status != 0 || !killed.Load() {
-		t.Fatalf("not killed %s: %d %s", c.name, a.Status, a.Body)
+	process := l.start(t, target, proxy.Addr)
+	defer process.kill()
+	w.mu.Lock()
+	w.process = process
+	w.mu.Unlock()
+	l.wire.Store(w)
+	defer l.wire.Store(nil)
+	process.client = &http.Client{Transport: w}
+	a = process.post(t.Context(), pushHeader, strings.NewReader(body))
+	acknowledged = a.Status != 0
+	if acknowledged {
+		w.pass(acknowledgement, faultproxy.Answered)
 	}
+	return a, acknowledged
 }
 
-// dieAt delivers data to a new instance that is killed at the crash.
-func dieAt(t *testing.T, db database, c crash, data string) {
+// lane is a world with an instance of each function that nobody kills. Points are
+// walked in it one after another, each with a settlement of its own.
+type lane struct {
+	*world
+
+	settler, reconciler *function
+	left                int // points that the two instances may yet serve
+}
+
+// renew replaces instances that have served enough points.
+func (l *lane) renew(t *testing.T, s scenario) {
 	t.Helper()
-	c.die(t, func(host string) *function { return startChild(t, db.env(host)...) },
-		func(f *function) answer { return f.deliver(t.Context(), "1001", data) }, func(func()) {})
+	if l.left == 0 {
+		if l.settler != nil {
+			l.settler.kill()
+			l.reconciler.kill()
+		}
+		host := emulatortest.Spanner(t).GRPC
+		l.settler, l.reconciler = l.start(t, settlePayout, host), l.start(t, reconcileBank, host)
+		l.left = s.perInstance()
+	}
+	l.left--
 }
 
-// TestCrashAroundTheCommit kills the function, which is a process of its own,
-// just before its Commit reaches Spanner and just after Spanner answered it, and
-// delivers the message again to a new instance.
-func TestCrashAroundTheCommit(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		crash
-		moved  int    // movements that the crash leaves behind
-		replay string // what the delivery after the crash becomes
-	}{
-		{crash{"immediately before the Commit is sent", 1, faultproxy.Requested}, 0, "applied"},
-		{crash{"immediately after the Commit was answered", 1, faultproxy.Answered}, 1, "duplicate"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
+// deliver delivers a message to the instance that nobody kills.
+func (l *lane) deliver(t *testing.T, messageID, message, want string) {
+	t.Helper()
+	if a := l.settler.deliver(t.Context(), messageID, message); a.Status != 200 || a.Outcome != want {
+		t.Fatalf("delivered: %d %s %s, want %s", a.Status, a.Body, a.Error, want)
+	}
+}
+
+// reconcile lets time pass until the settlement's instruction is due, and runs
+// the reconciler.
+func (l *lane) reconcile(t *testing.T, id string) {
+	t.Helper()
+	l.pass(t, id)
+	a := l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
+	if a.Status != 200 || strings.Contains(a.Body, `"failed"`) {
+		t.Fatalf("reconcile: %d %s %s", a.Status, a.Body, a.Error)
+	}
+}
+
+// state is the state of the settlement's instruction.
+func (l *lane) state(t *testing.T, id string) settle.InstructionState {
+	t.Helper()
+	row, err := l.db.client.Single().ReadRow(t.Context(), "bank_instructions", settlementKey(id), []string{"state"})
+	if errors.Is(err, spanner.ErrRowNotFound) {
+		return settle.InstructionNone
+	}
+	var state string
+	if err == nil {
+		err = row.Columns(&state)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settle.InstructionState(state)
+}
+
+// runs bounds the runs of the reconciler after a crash. The longest way is that of
+// an instruction that is sent and refused until the bank may have forgotten it.
+const runs = 40
+
+// perLane is how many points are walked in one database. Every look at it takes
+// all of it.
+const perLane = 24
+
+// walked counts what has been walked.
+type walked struct{ points, scenarios atomic.Int64 }
+
+// walk runs the scenario with a process that lives, from which it knows the
+// moments, and then for each of them with a process that dies at it.
+func (s scenario) walk(t *testing.T, total *walked) {
+	recorded := s.point(t, &lane{world: newWorld(t, s.plan)}, 0)
+	if asked := toTheBank(recorded); !slices.Equal(asked, s.asked) {
+		t.Errorf("the bank was asked %v, want %v", asked, s.asked)
+	}
+	if t.Failed() {
+		return // wrong without a crash
+	}
+	var struck atomic.Int64
+	t.Cleanup(func() {
+		if n := int(struck.Load()); n != len(recorded) {
+			t.Errorf("%d of %d points walked", n, len(recorded))
+		}
+		total.points.Add(struck.Load())
+		total.scenarios.Add(1)
+	})
+	for first := 1; first <= len(recorded); first += perLane {
+		last := min(first+perLane-1, len(recorded))
+		t.Run(fmt.Sprintf("points %d to %d", first, last), func(t *testing.T) {
 			t.Parallel()
-			db := newDatabase(t)
-			dieAt(t, db, test.crash, plain)
-			if all := db.snapshot(t); len(all.Movements) != test.moved || len(all.Receipts) != test.moved {
-				t.Fatalf("the crash left %d movements and %d receipts, want %d each", len(all.Movements), len(all.Receipts), test.moved)
-			}
-			heir := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
-			for i, want := range []string{test.replay, "duplicate"} {
-				if a := heir.deliver(t.Context(), "1001", plain); a.Status != 200 || a.Outcome != want {
-					t.Errorf("replay %d: %d %s, want %s", i+1, a.Status, a.Body, want)
+			l := &lane{world: newWorld(t, s.plan)}
+			for n := first; n <= last && !t.Failed(); n++ {
+				for i, m := range s.point(t, l, n) {
+					if m != recorded[i] {
+						t.Errorf("point %d: moment %d is %s; in the recording run it is %s", n, i+1, m, recorded[i])
+					}
 				}
-			}
-			all := db.snapshot(t)
-			if len(all.Movements) != 1 || len(all.Receipts) != 1 || len(all.Conflicts) != 0 {
-				t.Errorf("stored %+v", all)
+				struck.Add(1)
 			}
 		})
 	}
 }
 
-// TestCrashAroundTheTransaction is the same for the read-write transaction, which
-// records a conflict here. Its Commit is the second.
-func TestCrashAroundTheTransaction(t *testing.T) {
-	t.Parallel()
-	changed := strings.Replace(plain, "4731", "4732", 1)
-	for _, test := range []struct {
-		crash
-		deliveries int64 // that are counted in the end
-	}{
-		{crash{"immediately before the Commit is sent", 2, faultproxy.Requested}, 1},
-		{crash{"immediately after the Commit was answered", 2, faultproxy.Answered}, 2},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			db := newDatabase(t)
-			heir := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
-			if a := heir.deliver(t.Context(), "1000", plain); a.Outcome != "applied" {
-				t.Fatalf("%d %s", a.Status, a.Body)
-			}
-			before := db.snapshot(t)
-			dieAt(t, db, test.crash, changed)
-			if a := heir.deliver(t.Context(), "1001", changed); a.Status != 200 || a.Outcome != "conflict" {
-				t.Errorf("replay: %d %s, want conflict", a.Status, a.Body)
-			}
-			all := db.snapshot(t)
-			if len(all.Conflicts) != 1 || all.Conflicts[0].Deliveries != test.deliveries {
-				t.Errorf("conflicts %+v, want one of %d deliveries", all.Conflicts, test.deliveries)
-			}
-			all.Conflicts = nil
-			if diff := cmp.Diff(before, all); diff != "" {
-				t.Errorf("the conflict changed (-before +after):\n%s", diff)
-			}
-		})
+// toTheBank returns the requests to the bank.
+func toTheBank(moments []moment) []string {
+	var asked []string
+	for _, m := range moments {
+		if m.at == faultproxy.Requested && (m.what == http.MethodPost || m.what == http.MethodGet) {
+			asked = append(asked, m.what)
+		}
+	}
+	return asked
+}
+
+// point runs the scenario once, for a settlement of its own. The process is killed
+// at the moment with the number fatal; 0 for none. It returns the moments up to
+// that.
+func (s scenario) point(t *testing.T, l *lane, fatal int) []moment {
+	t.Helper()
+	id := fmt.Sprintf("stl-%d", fatal)
+	w := &wire{fatal: fatal}
+	defer func() {
+		if seen, _ := w.all(); t.Failed() && len(seen) > 0 {
+			t.Logf("point %d, %s", fatal, seen[len(seen)-1])
+		}
+	}()
+	l.renew(t, s)
+	l.bank.Expect(id, settle.InstructionKey(id).String())
+	for _, do := range s.given {
+		do(t, l, id)
+	}
+	var given tally // of what a reconciler acknowledges nothing depends on it
+	if s.target == settlePayout {
+		given = s.look(t, l, id)
+	}
+	a, acknowledged := w.call(t, l, s.target, s.request(id))
+	seen, killed := w.all()
+	if killed != (fatal > 0) {
+		t.Fatalf("killed %t: %d %s %s", killed, a.Status, a.Body, a.Error)
+	}
+	left := s.look(t, l, id)
+	if acknowledged {
+		s.checkAcknowledged(t, a, given, left)
+	}
+	s.recover(t, l, id, left)
+	return seen
+}
+
+// recover delivers the message of a dead process again, runs the reconciler until
+// everything is settled, and looks at the world. left is what the process left
+// behind.
+func (s scenario) recover(t *testing.T, l *lane, id string, left tally) {
+	t.Helper()
+	l.deliver(t, messageID, messageFor(s.message, id), s.outcome(left))
+	l.deliver(t, "published again", messageFor(s.message, id), s.replayed)
+	want := s.endAfter(left)
+	for n := 0; n == 0 || n < runs && l.state(t, id) != want.instruction; n++ {
+		l.reconcile(t, id)
+	}
+	got := s.look(t, l, id)
+	got.missed = got.missed && want.missed // it can always be, and where the scenario is about it, it must
+	if got != want {
+		t.Errorf("ends as %+v, want %+v", got, want)
 	}
 }

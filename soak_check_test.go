@@ -3,6 +3,7 @@
 package settleonce_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	admin "cloud.google.com/go/spanner/admin/database/apiv1"
@@ -227,6 +229,23 @@ func (d database) empty(t *testing.T) {
 	if err == nil {
 		err = update.Wait(t.Context())
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// age makes everything that bank instructions remember older.
+func (d database) age(t *testing.T, by time.Duration) {
+	t.Helper()
+	older := make([]string, len(instructionTimes))
+	for i, column := range instructionTimes {
+		older[i] = fmt.Sprintf("%[1]s = TIMESTAMP_SUB(%[1]s, INTERVAL @ns NANOSECOND)", column)
+	}
+	sql := "UPDATE bank_instructions SET " + strings.Join(older, ", ") + " WHERE TRUE"
+	_, err := d.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		_, err := tx.Update(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"ns": by.Nanoseconds()}})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -222,7 +222,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 		t.Errorf("the last span's trace is %x, want the publisher's", s.GetTraceId())
 	}
 
-	w.pass(t)
+	w.pass(t, "stl-8472")
 	reconciler := start("ReconcileBank")
 	if a := reconciler.post(t.Context(), http.Header{}, strings.NewReader("{}")); a.Status != http.StatusOK {
 		t.Fatalf("answer %+v", a)
