@@ -232,7 +232,7 @@ func (p *tape) script() string {
 	var b strings.Builder
 	for _, l := range p.lines {
 		if l.text != "" {
-			fmt.Fprintf(&b, "# %s  %s\n", clock(l.at), l.text)
+			fmt.Fprintf(&b, "# %s  %s\n", clock(l.at), strings.ReplaceAll(l.text, "\n", "\n# "))
 		} else {
 			fmt.Fprintf(&b, "%s = %s\n", l.what, l.word)
 		}

@@ -271,13 +271,15 @@ func (panicHandler) Enabled(_ context.Context, level slog.Level) bool {
 }
 
 func (h panicHandler) Handle(_ context.Context, r slog.Record) error {
+	attrs := map[string]string{}
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key == "panic_type" {
-			h.w.mu.Lock()
-			defer h.w.mu.Unlock()
-			h.w.panicked = fmt.Sprint(r.Message, ": ", a.Value)
-		}
+		attrs[a.Key] = a.Value.String()
 		return true
 	})
+	if attrs["panic_type"] != "" {
+		h.w.mu.Lock()
+		defer h.w.mu.Unlock()
+		h.w.panicked = fmt.Sprintf("%s: a %s\n%s", r.Message, attrs["panic_type"], strings.ReplaceAll(attrs["stack"], " /", "\n\t/"))
+	}
 	return nil
 }

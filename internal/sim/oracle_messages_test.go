@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 )
@@ -134,7 +136,7 @@ func (o *oracle) conflictsStay(h *history) {
 		found++
 		switch first := known.conflict; {
 		case c.MessageID != first.MessageID || !bytes.Equal(c.Payload, first.Payload) || !c.FirstSeenAt.Equal(first.FirstSeenAt) || !slices.Equal(c.Fields, first.Fields):
-			o.fail(h.id, "a conflict has changed: %+v, first %+v", c, *first)
+			o.fail(h.id, "a conflict has changed (-first +now):\n%s", cmp.Diff(*first, c))
 		case c.Deliveries > known.runs || c.Deliveries < int64(len(known.acknowledged)):
 			o.fail(h.id, "a conflict counts %d deliveries; %d were acknowledged, and the store recorded it %d times", c.Deliveries, len(known.acknowledged), known.runs)
 		}
@@ -189,7 +191,7 @@ func (o *oracle) quarantineStays() {
 		}
 		switch first := known.quarantined; {
 		case q.MessageID != first.MessageID || !bytes.Equal(q.Data, first.Data) || !q.QuarantinedAt.Equal(first.QuarantinedAt):
-			o.w.fail("a message in quarantine has changed: %+v, first %+v", q, *first)
+			o.w.fail("message %s in quarantine has changed (-first +now):\n%s", q.MessageID, cmp.Diff(*first, q))
 		case q.Deliveries > known.runs || q.Deliveries < int64(len(known.acknowledged)):
 			o.w.fail("message %s in quarantine counts %d deliveries; %d were acknowledged, and the store recorded it %d times",
 				q.MessageID, q.Deliveries, len(known.acknowledged), known.runs)

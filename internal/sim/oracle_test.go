@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -62,10 +63,18 @@ func (o *oracle) settlement(key uuid.UUID) string { return o.keys[key] }
 func (o *oracle) fail(id, format string, args ...any) {
 	for i, arg := range args {
 		if at, isTime := arg.(time.Time); isTime {
-			args[i] = strings.TrimSpace(clock(at.Sub(o.w.began)))
+			args[i] = strings.TrimSpace(o.clock(at))
 		}
 	}
 	o.w.fail("%s: "+format, append([]any{id}, args...)...)
+}
+
+// clock shows a time as a story does.
+func (o *oracle) clock(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return clock(at.Sub(o.w.began))
 }
 
 // touch notes that what is stored under a settlement ID may have changed.
@@ -123,7 +132,7 @@ func (o *oracle) check() {
 	for _, h := range o.changes {
 		rows := o.rows(h.id)
 		if found := rows.Violations(h.expired); found != nil {
-			o.w.fail("%s", strings.Join(found, "\n"))
+			o.w.fail("what is stored is wrong: %s", strings.Join(found, "\n"))
 		}
 		o.movementStays(h, rows.Movement(h.id))
 		o.conflictsStay(h)
@@ -147,7 +156,7 @@ func (o *oracle) movementStays(h *history, m *settle.Movement) {
 	case m == nil && h.movement != nil:
 		o.fail(h.id, "the movement is gone")
 	case m != nil && *m != *h.movement:
-		o.fail(h.id, "the movement has changed: %+v, first %+v", *m, *h.movement)
+		o.fail(h.id, "the movement has changed (-first +now):\n%s", cmp.Diff(*h.movement, *m))
 	}
 }
 
@@ -158,7 +167,7 @@ func (o *oracle) whole() {
 		expired = expired || o.of(id).expired
 	}
 	if found := all.Violations(expired); found != nil {
-		o.w.fail("%s", strings.Join(found, "\n"))
+		o.w.fail("what is stored is wrong: %s", strings.Join(found, "\n"))
 	}
 	for _, m := range all.Movements {
 		if h := o.of(m.SettlementID); h.movement == nil || *h.movement != m {
@@ -186,7 +195,7 @@ func (o *oracle) effects() string {
 // the story of a broken promise.
 func (o *oracle) ending() string {
 	var b strings.Builder
-	at := func(t time.Time) string { return clock(t.Sub(o.w.began)) }
+	at := o.clock
 	for _, id := range o.ids {
 		rows := o.w.store.SnapshotOf(id)
 		for _, m := range rows.Movements {

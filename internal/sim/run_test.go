@@ -32,7 +32,7 @@ func play(t *testing.T, p *tape) (r run) {
 		defer func() {
 			if caught := recover(); caught != nil {
 				r.broken = asBroken(caught)
-				p.tell("here it breaks: %s", r.broken.text)
+				p.tell("here it breaks: %s", firstLine(r.broken.text))
 			}
 			if p.telling {
 				r.ending = w.oracle.ending()
@@ -43,6 +43,11 @@ func play(t *testing.T, p *tape) (r run) {
 		w.sequence()
 	})
 	return r
+}
+
+func firstLine(text string) string {
+	first, _, _ := strings.Cut(text, "\n")
+	return first
 }
 
 func asBroken(caught any) *broken {
@@ -60,7 +65,7 @@ const stories = "testdata/stories"
 func report(t *testing.T, seed uint64, r run) {
 	t.Helper()
 	file := filepath.Join(stories, fmt.Sprintf("%d.story", seed))
-	title := fmt.Sprintf("seed %d: %s", seed, r.broken.text)
+	title := fmt.Sprintf("seed %d: %s", seed, r.broken.text) // of several lines, where it shows a difference
 	text := "# " + strings.ReplaceAll(title, "\n", "\n# ") + "\n" + r.tape.script()
 	err := os.MkdirAll(stories, 0o750)
 	if err == nil {

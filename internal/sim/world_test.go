@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -109,11 +110,11 @@ func (w *world) settle() {
 	arrived, ended, panicked := w.arrived, w.ended, w.panicked
 	w.arrived, w.ended = nil, nil
 	w.mu.Unlock()
-	if panicked != "" {
-		w.fail("%s", panicked)
-	}
 	slices.SortStableFunc(arrived, func(a, b *call) int { return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id)) })
 	w.calls = append(w.calls, arrived...)
+	if panicked != "" {
+		w.fail("panic: %s", panicked)
+	}
 	for _, c := range arrived {
 		switch c.what {
 		case "send":
@@ -141,7 +142,7 @@ func (w *world) launch(p *instance, activity func() (look func())) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if r != nil {
-				w.panicked = fmt.Sprint("panic: ", r)
+				w.panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
 			}
 			if !p.dead.Load() {
 				w.ended = append(w.ended, func() {
