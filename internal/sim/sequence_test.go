@@ -152,7 +152,9 @@ func (w *world) timeStep(step string) {
 		w.reconcile(w.anInstance())
 	case "wait for several":
 		for range draw(w, rounds) {
-			w.passToNextDue(0)
+			if !w.passToNextDue(0) {
+				break
+			}
 			w.reconcile(w.anInstance())
 			w.goOnToTheEnd()
 		}
