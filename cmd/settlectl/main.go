@@ -121,7 +121,7 @@ error. Exit codes: 0 yes, 1 no (a refused message, a message not published),
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newCheck(s), newPublish(s))
+	root.AddCommand(newCheck(s), newPublish(s), newDoctor(s))
 	return root
 }
 

@@ -103,12 +103,19 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
-// maxAckDeadline is the longest ack deadline of a Pub/Sub subscription, and
-// recording what is added to a delivery for storing what the bank said.
-const (
-	maxAckDeadline = 10 * time.Minute
-	recording      = 20 * time.Second
-)
+// Recording is what a delivery may take beyond settling and its exchanges with the
+// bank, for storing what the bank said.
+const Recording = 20 * time.Second
+
+// LongestDelivery is the longest that a delivery takes, and an exchange with the
+// bank is in it whether there is a bank or not. The function's timeout and the
+// subscription's ack deadline have to be above it.
+func LongestDelivery(settleTimeout, statusTimeout, sendTimeout time.Duration) time.Duration {
+	return settleTimeout + statusTimeout + sendTimeout + Recording
+}
+
+// maxAckDeadline is the longest ack deadline of a Pub/Sub subscription.
+const maxAckDeadline = 10 * time.Minute
 
 // checkDelivery refuses time limits that together let a delivery outlast every
 // ack deadline: it would be delivered again while it still works.
@@ -116,9 +123,9 @@ func (e *environment) checkDelivery(c Config) {
 	if c.Bank == nil {
 		return
 	}
-	if all := c.SettleTimeout + c.Bank.StatusTimeout + c.Bank.SendTimeout + recording; all >= maxAckDeadline {
+	if all := LongestDelivery(c.SettleTimeout, c.Bank.StatusTimeout, c.Bank.SendTimeout); all >= maxAckDeadline {
 		e.fault("%s, %s and %s with %v for recording are %v together; expected less than %v, the longest ack deadline",
-			EnvSettleTimeout, EnvBankStatusTimeout, EnvBankSendTimeout, recording, all, maxAckDeadline)
+			EnvSettleTimeout, EnvBankStatusTimeout, EnvBankSendTimeout, Recording, all, maxAckDeadline)
 	}
 }
 

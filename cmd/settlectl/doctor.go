@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
+
+	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/doctor"
+)
+
+// The forms of a result that a person reads too.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+// wideColumn is where a table's text is wrapped.
+const wideColumn = 78
+
+// The shapes of resource names. Which IDs are allowed is Google's business.
+var (
+	databaseName     = regexp.MustCompile(`^projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+$`)
+	subscriptionName = regexp.MustCompile(`^projects/[^/\s]+/subscriptions/[^/\s]+$`)
+	functionName     = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/functions/[^/\s]+$`)
+)
+
+// examination is doctor's answer.
+type examination struct {
+	Status doctor.Status    `json:"status"`
+	Checks []doctor.Finding `json:"checks"`
+}
+
+// doctorFlags are doctor's flags.
+type doctorFlags struct {
+	database, subscription, function, endpoint, output string
+	timeout                                            time.Duration
+	withoutRights                                      bool
+}
+
+func newDoctor(s streams) *cobra.Command {
+	var flags doctorFlags
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Compare a deployment with what it has to be",
+		Long: `doctor reads the figures of a deployment and says whether they fit together. It
+changes nothing.
+
+The first of them is that a receipt lives as long as a message can come back:
+
+  receipt retention >= subscription retention + dead-letter retention
+                       + topic retention (what seek can bring back) + 72h
+
+72h is by how much a row deletion policy may be late. Beside it: the bank's key
+lifetime, the schema, point-in-time recovery, the function's timeout and the ack
+deadline, the retry policy, dead letters and who may move them, the topic's
+message schema, the function's trigger and its database role. Every check has
+its figures, and where something is to be done a remedy.
+
+--subscription is the one of the function's trigger. --function is read through
+the Cloud Functions API, its time limits from its environment variables. Without
+it, --function-timeout and this program's environment (SETTLE_TIMEOUT,
+BANK_URL, BANK_KEY_LIFETIME, BANK_SEND_TIMEOUT, BANK_STATUS_TIMEOUT, else the
+function's own defaults) stand for it.
+
+Rights are read from the policies of the subscription and the dead-letter topic;
+a role on the whole project is not seen. Emulators have no policies.
+
+SPANNER_EMULATOR_HOST and PUBSUB_EMULATOR_HOST lead to emulators; elsewhere the
+application default credentials are used.
+
+Each check is ok, warn, fail or unknown. Exit codes: 0 all ok or warn, 1 a check
+failed, 2 wrong usage, or none failed and at least one is unknown.`,
+		Example: `  settlectl doctor --database projects/p/instances/i/databases/d \
+    --subscription projects/p/subscriptions/eventarc-europe-west1-settle-payout-sub-1 \
+    --function projects/p/locations/europe-west1/functions/settle-payout
+  settlectl doctor --subscription projects/p/subscriptions/s --function-timeout 90s --without-rights
+  settlectl doctor … --output json | jq -r '.checks[] | select(.status == "fail") | .remedy'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.check(); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return examine(ctx, flags, s)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&flags.database, "database", s.getenv(config.EnvDatabase), "`name` of the database: projects/P/instances/I/databases/D; else SPANNER_DATABASE")
+	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
+	f.StringVar(&flags.function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
+	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, where --function is not given")
+	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")
+	f.BoolVar(&flags.withoutRights, "without-rights", false, "leave out who may move dead letters")
+	f.StringVar(&flags.output, "output", outputTable, "`form` of the result: table or json")
+	return cmd
+}
+
+// check finds flags that are wrong.
+func (f doctorFlags) check() error {
+	switch {
+	case !databaseName.MatchString(f.database):
+		return fmt.Errorf("--database is %q; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE", f.database)
+	case !subscriptionName.MatchString(f.subscription):
+		return fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", f.subscription)
+	case f.function != "" && !functionName.MatchString(f.function):
+		return fmt.Errorf("--function is %q; give projects/P/locations/L/functions/F", f.function)
+	case f.function != "" && f.timeout != 0:
+		return errors.New("--function and --function-timeout are both given; leave one of them out")
+	case f.timeout < 0:
+		return fmt.Errorf("--function-timeout is %v; give a duration above 0", f.timeout)
+	}
+	return checkOutput(f.output)
+}
+
+func checkOutput(output string) error {
+	if output != outputTable && output != outputJSON {
+		return fmt.Errorf("--output is %q; give table or json", output)
+	}
+	return nil
+}
+
+func examine(ctx context.Context, flags doctorFlags, s streams) error {
+	target := doctor.Target{
+		Database: flags.database, Subscription: flags.subscription, Function: flags.function, Timeout: flags.timeout,
+		Env: s.getenv, WithoutRights: flags.withoutRights,
+	}
+	if flags.endpoint != "" {
+		target.FunctionsOptions = []option.ClientOption{option.WithEndpoint(flags.endpoint), option.WithoutAuthentication()}
+	}
+	findings := doctor.Examine(doctor.Gather(ctx, target))
+	if ctx.Err() != nil {
+		return &codedError{code: exitInterrupted, err: errInterrupted}
+	}
+	answer := examination{Status: doctor.Worst(findings), Checks: findings}
+	if err := printExamination(answer, flags.output, s); err != nil {
+		return err
+	}
+	switch answer.Status {
+	case doctor.Fail:
+		return &codedError{code: exitNo}
+	case doctor.Unknown:
+		return &codedError{code: exitError}
+	case doctor.OK, doctor.Warn:
+	}
+	return nil
+}
+
+func printExamination(answer examination, output string, s streams) error {
+	if output == outputJSON {
+		return printJSON(s.out, answer)
+	}
+	t := newTable()
+	t.AppendHeader(table.Row{"check", "", "figures and remedy"})
+	for _, f := range answer.Checks {
+		words := text.WrapSoft(f.Figures, wideColumn)
+		if f.Remedy != "" {
+			// A command stays on one line, to be copied.
+			words += "\n→ " + f.Remedy
+		}
+		t.AppendRow(table.Row{f.Check, f.Status.String(), words})
+	}
+	return printTable(t, s)
+}
+
+// newTable returns a table in the program's looks.
+func newTable() table.Writer {
+	t := table.NewWriter()
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	return t
+}
+
+func printTable(t table.Writer, s streams) error {
+	if _, err := fmt.Fprintln(s.out, t.Render()); err != nil {
+		return failf("write the result to standard output: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner/spansql"
+
+	"github.com/settleonce/settleonce/internal/bank"
+	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// errNoFunction is why nothing is known of a function that was not named.
+var errNoFunction = errors.New("the function is not named; give --function, or --function-timeout")
+
+// envDatabaseRole names the database role of the function.
+const envDatabaseRole = "SPANNER_DATABASE_ROLE"
+
+// newFunction takes what the function's variables say, with its own defaults.
+func newFunction(env func(string) string) (Function, error) {
+	f := Function{Database: env(config.EnvDatabase), DatabaseRole: env(envDatabaseRole)}
+	var faults []error
+	duration := func(name string, byDefault time.Duration) time.Duration {
+		value := env(name)
+		if value == "" {
+			return byDefault
+		}
+		d, err := time.ParseDuration(value)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s is %q, not a duration", name, value))
+		}
+		return d
+	}
+	key := bank.GenericProfile().KeyLifetime
+	if env(config.EnvBankProfile) != "" {
+		key = 0 // what the profile says is not read
+	}
+	f.Limits = Limits{
+		Settle:      duration(config.EnvSettleTimeout, config.DefaultSettleTimeout),
+		BankSend:    duration(config.EnvBankSendTimeout, bank.DefaultSendTimeout),
+		BankStatus:  duration(config.EnvBankStatusTimeout, bank.DefaultStatusTimeout),
+		Bank:        env(config.EnvBankURL) != "",
+		KeyLifetime: duration(config.EnvBankKeyLifetime, key),
+	}
+	return f, errors.Join(faults...)
+}
+
+// parseSchema judges a database's DDL by this version's.
+func parseSchema(statements []string) (Schema, error) {
+	want, err := schema.Statements()
+	if err != nil {
+		return Schema{}, err
+	}
+	wanted, err := parse(want)
+	if err != nil {
+		return Schema{}, err
+	}
+	have, err := parse(statements)
+	if err != nil {
+		return Schema{}, err
+	}
+	s := Schema{Roles: have.roles, VersionRetention: have.versions}
+	for name := range wanted.parts {
+		if wanted.parts[name] != have.parts[name] {
+			s.Lacking = append(s.Lacking, name)
+		}
+	}
+	slices.Sort(s.Lacking)
+	receipts := have.tables["settlement_receipts"]
+	if s.ReceiptTable = receipts != nil; s.ReceiptTable && receipts.RowDeletionPolicy != nil {
+		s.PolicyColumn, s.PolicyDays = string(receipts.RowDeletionPolicy.Column), receipts.RowDeletionPolicy.NumDays
+	}
+	return s, nil
+}
+
+// definitions is what DDL statements define.
+type definitions struct {
+	// parts are columns, keys and indexes, each in one spelling.
+	parts  map[string]string
+	tables map[string]*spansql.CreateTable
+	roles  map[string][]string
+	// versions is the version retention; zero: nothing is said about it.
+	versions time.Duration
+}
+
+var versionRetention = regexp.MustCompile(`(?is)^ALTER\s+DATABASE\b.*version_retention_period\s*=\s*['"]([^'"]*)['"]`)
+
+// parse reads DDL statements. Those that are about something else are passed over.
+func parse(statements []string) (definitions, error) {
+	d := definitions{parts: map[string]string{}, tables: map[string]*spansql.CreateTable{}, roles: map[string][]string{}}
+	for _, text := range statements {
+		if m := versionRetention.FindStringSubmatch(text); m != nil {
+			var err error
+			if d.versions, err = period(m[1]); err != nil {
+				return d, err
+			}
+			continue
+		}
+		ddl, err := spansql.ParseDDL("schema", text)
+		if err != nil {
+			// The parser does not know everything that Spanner does. What it does not
+			// know of ours is missing below.
+			continue
+		}
+		for _, statement := range ddl.List {
+			d.add(statement)
+		}
+	}
+	return d, nil
+}
+
+func (d *definitions) add(statement spansql.DDLStmt) {
+	switch s := statement.(type) {
+	case *spansql.CreateTable:
+		name := string(s.Name)
+		d.tables[name] = s
+		var key []string
+		for _, part := range s.PrimaryKey {
+			key = append(key, part.SQL())
+		}
+		d.parts["table "+name] = strings.Join(key, ", ")
+		for _, column := range s.Columns {
+			d.parts["column "+name+"."+string(column.Name)] = column.SQL()
+		}
+	case *spansql.CreateIndex:
+		index := *s
+		index.IfNotExists = false
+		d.parts["index "+string(s.Name)] = index.SQL()
+	case *spansql.GrantRole:
+		for _, role := range s.ToRoleNames {
+			d.roles[string(role)] = append(d.roles[string(role)], rights(s)...)
+		}
+	}
+}
+
+// rights are what a statement grants on whole tables.
+func rights(grant *spansql.GrantRole) []string {
+	var all []string
+	for _, table := range grant.TableNames {
+		for _, privilege := range grant.Privileges {
+			if len(privilege.Columns) == 0 {
+				all = append(all, privilege.Type.SQL()+" "+string(table))
+			}
+		}
+	}
+	return all
+}
+
+// period reads a duration as Spanner writes it: a number with s, m, h or d.
+func period(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if count, isDays := strings.CutSuffix(text, "d"); isDays {
+		if n, err := strconv.ParseInt(count, 10, 32); err == nil {
+			return time.Duration(n) * day, nil
+		}
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("the version retention is %q, not a duration: %w", text, err)
+	}
+	return d, nil
+}
