@@ -71,7 +71,7 @@ its figures, and where something is to be done a remedy.
 the Cloud Functions API, its time limits from its environment variables. Without
 it, --function-timeout and this program's environment (SETTLE_TIMEOUT,
 BANK_URL, BANK_KEY_LIFETIME, BANK_SEND_TIMEOUT, BANK_STATUS_TIMEOUT, else the
-function's own defaults) stand for it.
+function's own defaults) stand for it; its trigger and role are then unknown.
 
 Rights are read from the policies of the subscription and the dead-letter topic;
 a role on the whole project is not seen. Emulators have no policies.

@@ -34,7 +34,7 @@ func (s State) functionSettings() Finding {
 	case !s.Function.Read:
 		f.Figures = s.Function.why()
 	case !function.Deployed:
-		f.Status, f.Figures = Warn, "not read: its timeout is what --function-timeout says, its limits are from this environment"
+		f.Figures = "not read: its timeout and limits are what this program was told, its trigger is not known"
 		f.Remedy = "name it with --function"
 	case function.Database != s.Database:
 		f.Status, f.Figures = Fail, fmt.Sprintf("it settles in %q, not in %q", function.Database, s.Database)
