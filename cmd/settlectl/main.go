@@ -1,10 +1,12 @@
 // Command settlectl is the operator's tool.
 //
 // It answers what a person asks about payouts without SQL and without the
-// Google Cloud console: what the function would say to a message (check), and
-// how messages get into the topic (publish). Every command writes its result on
-// standard output, as one line of JSON, and everything meant for a person on
-// standard error; the exit code alone tells a script how it went.
+// Google Cloud console: what the function would say to a message (check), how
+// messages get into the topic (publish), whether a deployment is as it has to be
+// (doctor), and what a rate of payouts takes (capacity). Every command writes its
+// result on standard output, as one line of JSON or, where a person reads it too,
+// as a table, and everything else on standard error; the exit code alone tells a
+// script how it went.
 package main
 
 import (
@@ -109,11 +111,14 @@ func newRoot(s streams) *cobra.Command {
 		Long: `settlectl is the operator's tool of Settle Once, which settles payout messages
 exactly once.
 
-Results go to standard output as one line of JSON, everything else to standard
-error. Exit codes: 0 yes, 1 no (a refused message, a message not published),
-2 wrong usage or an input, output or connection error, 130 interrupted.`,
+Results go to standard output as one line of JSON, those of doctor and capacity
+as a table unless --output json is given; everything else goes to standard error.
+Exit codes: 0 yes, 1 no (a refused message, a message not published, a check that
+failed), 2 wrong usage or an input, output or connection error, 130 interrupted.`,
 		Example: `  settlectl check payout.json
   settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
+  settlectl doctor --subscription projects/my-project/subscriptions/payouts --function-timeout 90s
+  settlectl capacity --rate 1000
   source <(settlectl completion bash)`,
 		SilenceUsage:  true, // a page of usage would hide the error
 		SilenceErrors: true, // run prints it
@@ -121,7 +126,7 @@ error. Exit codes: 0 yes, 1 no (a refused message, a message not published),
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newCheck(s), newPublish(s), newDoctor(s))
+	root.AddCommand(newCheck(s), newPublish(s), newDoctor(s), newCapacity(s))
 	return root
 }
 

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/capacity"
+)
+
+const (
+	// maxRate is a rate beyond which nobody needs a figure.
+	maxRate = 1e7
+	// maxRates bounds the columns of a table.
+	maxRates = 8
+)
+
+// capacityReport is capacity's answer.
+type capacityReport struct {
+	Rates   []float64         `json:"rates"`
+	Assumed assumptions       `json:"assumed"`
+	Figures []capacity.Figure `json:"figures"`
+}
+
+// assumptions are a capacity.Load in JSON, times in milliseconds.
+type assumptions struct {
+	BankShare    float64 `json:"bank_share"`
+	RPCMS        float64 `json:"rpc_latency_ms"`
+	BankMS       float64 `json:"bank_latency_ms"`
+	CPUMS        float64 `json:"cpu_ms"`
+	Concurrency  int     `json:"concurrency"`
+	MessageBytes int     `json:"message_bytes"`
+	LogBytes     int     `json:"log_bytes"`
+}
+
+func assumed(load capacity.Load) assumptions {
+	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+	return assumptions{
+		BankShare: load.BankShare, RPCMS: ms(load.Commit), BankMS: ms(load.Bank), CPUMS: ms(load.CPU),
+		Concurrency: load.Concurrency, MessageBytes: load.MessageBytes, LogBytes: load.LogBytes,
+	}
+}
+
+func newCapacity(s streams) *cobra.Command {
+	var (
+		load   = capacity.Default()
+		rates  []float64
+		output string
+	)
+	cmd := &cobra.Command{
+		Use:   "capacity",
+		Short: "Say what a rate of payouts takes",
+		Long: `capacity prints what a rate of payouts takes: processing units, instances,
+storage, and what else is paid for by its amount. It asks nobody; every figure
+has its formula, in which rate is payouts a second.
+
+The figures of Google's services are those of its documentation: a regional
+Spanner instance writes about 3,500 single rows of 1 KB a second with 1,000
+processing units at 100 % CPU, should not be busier than 65 %, and stores 10 TB
+with them; Cloud Run adds instances at 60 % of an instance's CPU or concurrency.
+How long an RPC, the bank and a delivery's computing take, and the sizes of
+values, are assumptions: measure yours, and say it by the flags.
+
+Exit codes: 0, or 2 wrong usage.`,
+		Example: `  settlectl capacity --rate 10000
+  settlectl capacity --rate 100 --rate 1000 --rate 10000 --bank-share 0
+  settlectl capacity --rate 2000 --bank-latency 1s --output json`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkLoad(load, rates); err != nil {
+				return err
+			}
+			if err := checkOutput(output); err != nil {
+				return err
+			}
+			return printCapacity(capacityReport{Rates: rates, Assumed: assumed(load), Figures: capacity.Estimate(load, rates)}, output, s)
+		},
+	}
+	f := cmd.Flags()
+	f.Float64SliceVar(&rates, "rate", nil, "payouts a second; more than one: a column each (required)")
+	f.Float64Var(&load.BankShare, "bank-share", load.BankShare, "part of the payouts that have a bank instruction, 0 to 1")
+	f.DurationVar(&load.Commit, "rpc-latency", load.Commit, "how long an RPC to Spanner takes")
+	f.DurationVar(&load.Bank, "bank-latency", load.Bank, "how long an exchange with the bank takes")
+	f.DurationVar(&load.CPU, "cpu", load.CPU, "time of one vCPU that a delivery takes")
+	f.IntVar(&load.Concurrency, "concurrency", load.Concurrency, "deliveries that an instance is given at a time")
+	f.IntVar(&load.MessageBytes, "message-bytes", load.MessageBytes, "size of a message")
+	f.IntVar(&load.LogBytes, "log-bytes", load.LogBytes, "size of a log line")
+	f.StringVar(&output, "output", outputTable, "`form` of the result: table or json")
+	return cmd
+}
+
+func checkLoad(load capacity.Load, rates []float64) error {
+	if len(rates) == 0 {
+		return errors.New("--rate is not given; give payouts a second, such as --rate 1000")
+	}
+	if len(rates) > maxRates {
+		return fmt.Errorf("--rate is given %d times; give at most %d", len(rates), maxRates)
+	}
+	for _, rate := range rates {
+		// NaN is neither.
+		if !(rate > 0 && rate <= maxRate) {
+			return fmt.Errorf("--rate is %g; give a number above 0, at most %g", rate, float64(maxRate))
+		}
+	}
+	switch {
+	case !(load.BankShare >= 0 && load.BankShare <= 1):
+		return fmt.Errorf("--bank-share is %g; give 0 to 1", load.BankShare)
+	case load.Commit <= 0 || load.Bank <= 0 || load.CPU <= 0:
+		return errors.New("--rpc-latency, --bank-latency and --cpu have to be above 0")
+	case load.Concurrency < 1 || load.MessageBytes < 1 || load.LogBytes < 1:
+		return errors.New("--concurrency, --message-bytes and --log-bytes have to be above 0")
+	}
+	return nil
+}
+
+func printCapacity(report capacityReport, output string, s streams) error {
+	if output == outputJSON {
+		return printJSON(s.out, report)
+	}
+	t := newTable()
+	header, configs := table.Row{"payouts a second"}, []table.ColumnConfig{}
+	for i, rate := range report.Rates {
+		header = append(header, amount(rate))
+		configs = append(configs, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.AppendHeader(append(header, "how"))
+	t.SetColumnConfigs(configs)
+	for _, f := range report.Figures {
+		row := table.Row{f.Name}
+		for _, value := range f.Values {
+			row = append(row, amount(value))
+		}
+		t.AppendRow(append(row, text.WrapSoft(f.Formula, wideColumn)))
+	}
+	return printTable(t, s)
+}
+
+// amount writes a number with two significant decimals where it is small, and
+// with commas where it is large.
+func amount(x float64) string {
+	switch {
+	case x != 0 && x < 0.01:
+		return strconv.FormatFloat(x, 'g', 2, 64)
+	case x < 100 && x != math.Trunc(x):
+		return strconv.FormatFloat(math.Round(x*100)/100, 'f', -1, 64)
+	}
+	digits := strconv.FormatFloat(math.Round(x), 'f', 0, 64)
+	var grouped []string
+	for len(digits) > 3 {
+		grouped = append([]string{digits[len(digits)-3:]}, grouped...)
+		digits = digits[:len(digits)-3]
+	}
+	return strings.Join(append([]string{digits}, grouped...), ",")
+}

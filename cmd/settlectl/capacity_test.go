@@ -1,0 +1,73 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestReadmeHasTheCapacityTable runs the command that README.md shows, and wants
+// its output there, letter for letter.
+func TestReadmeHasTheCapacityTable(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const prompt = "$ go run ./cmd/settlectl "
+	_, after, found := strings.Cut(string(readme), prompt+"capacity ")
+	if !found {
+		t.Fatalf("README.md has no %qcapacity", prompt)
+	}
+	args, after, _ := strings.Cut(after, "\n")
+	shown, _, _ := strings.Cut(after, "```")
+	got := settlectl(t, nil, nil, append([]string{"capacity"}, strings.Fields(args)...)...)
+	if got.code != exitOK || got.errOut != "" {
+		t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
+	}
+	if got.out != shown {
+		t.Errorf("README.md shows\n%s\nand settlectl capacity %s prints\n%s", shown, args, got.out)
+	}
+}
+
+func TestCapacityJSON(t *testing.T) {
+	t.Parallel()
+	got := settlectl(t, nil, nil, "capacity", "--rate=10000", "--bank-share=0", "--bank-latency=1s", "--output=json")
+	said := parse[capacityReport](t, got.out)
+	if got.code != exitOK || said.Assumed.BankMS != 1000 || said.Assumed.BankShare != 0 || len(said.Rates) != 1 {
+		t.Errorf("exit code %d, %+v", got.code, said)
+	}
+	if f := said.Figures[2]; f.Name != "Spanner: processing units, at least" || len(f.Values) != 1 || f.Values[0] != 5000 {
+		t.Errorf("%+v, want 5000 processing units", f)
+	}
+}
+
+func TestCapacityUsage(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		"--rate is not given":     nil,
+		"--rate is 0;":            {"--rate=0"},
+		"--rate is NaN":           {"--rate=NaN"},
+		"--rate is +Inf":          {"--rate=Inf"},
+		"--rate is given 9 times": {"--rate=1,2,3,4,5,6,7,8,9"},
+		"--bank-share is 1.5":     {"--rate=1", "--bank-share=1.5"},
+		"--bank-share is NaN":     {"--rate=1", "--bank-share=NaN"},
+		"--rpc-latency":           {"--rate=1", "--cpu=0s"},
+		"--concurrency":           {"--rate=1", "--concurrency=0"},
+		`--output is "yaml"`:      {"--rate=1", "--output=yaml"},
+	} {
+		got := settlectl(t, nil, nil, append([]string{"capacity"}, args...)...)
+		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {
+			t.Errorf("%q: exit code %d, standard output %q, standard error %q; want %q", args, got.code, got.out, got.errOut, want)
+		}
+	}
+}
+
+func TestAmount(t *testing.T) {
+	t.Parallel()
+	for x, want := range map[float64]string{0: "0", 0.0042: "0.0042", 0.273: "0.27", 7: "7", 99.456: "99.46", 123.4: "123", 1234567: "1,234,567", 1000: "1,000"} {
+		if got := amount(x); got != want {
+			t.Errorf("%g: %s, want %s", x, got, want)
+		}
+	}
+}
