@@ -20,13 +20,13 @@ import (
 type Status int
 
 const (
-	// Unknown: what the check needs could not be read.
+	// Unknown means that what the check needs could not be read.
 	Unknown Status = iota
-	// OK: it is as it has to be.
+	// OK means that it is as it has to be.
 	OK
-	// Warn: nothing is lost, but something is worse than it could be.
+	// Warn means that nothing is lost, but something is worse than it could be.
 	Warn
-	// Fail: a message, a receipt or a guarantee can be lost.
+	// Fail means that a message, a receipt or a guarantee can be lost.
 	Fail
 )
 
