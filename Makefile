@@ -95,7 +95,7 @@ soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= o
 
 .PHONY: crash
 crash: ## every crash point: kill the function before and after everything that it sends
-	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' .
+	$(GO) test -count=1 -v -timeout=40m -run='^TestEveryCrashPoint$$' . -crash.all
 
 .PHONY: lint
 lint: ## linters, formatting, go vet, go.mod, shell scripts

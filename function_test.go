@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -163,14 +164,27 @@ func (f *function) waitForLog(t *testing.T, text string, n int) {
 	waitFor(t, 30*time.Second, func() bool { return strings.Count(f.log.all(), text) >= n })
 }
 
+// ports counts the ports that were given out. They lie below those that the system
+// gives to whoever does not ask for one, so that nobody takes a port before the
+// process that it was chosen for.
+var ports atomic.Int64
+
+const firstPort, lastPort = 20_000, 32_000
+
+// freeAddr returns an address that nobody listens on.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range lastPort - firstPort {
+		port := firstPort + (int64(os.Getpid())*100+ports.Add(1))%(lastPort-firstPort)
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", addr)
+		if err == nil {
+			listener.Close()
+			return addr
+		}
 	}
-	defer listener.Close()
-	return listener.Addr().String()
+	t.Fatalf("no port is free from %d to %d", firstPort, lastPort)
+	return ""
 }
 
 // database is a database of the test's own with the schema.
