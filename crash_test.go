@@ -143,15 +143,20 @@ type lane struct {
 func (l *lane) renew(t *testing.T, s scenario) {
 	t.Helper()
 	if l.left == 0 {
-		if l.settler != nil {
-			l.settler.kill()
-			l.reconciler.kill()
-		}
+		l.stop()
 		host := emulatortest.Spanner(t).GRPC
 		l.settler, l.reconciler = l.start(t, settlePayout, host), l.start(t, reconcileBank, host)
 		l.left = s.perInstance()
 	}
 	l.left--
+}
+
+// stop ends the instances, if there are any.
+func (l *lane) stop() {
+	if l.settler != nil {
+		l.settler.kill()
+		l.reconciler.kill()
+	}
 }
 
 // deliver delivers a message to the instance that nobody kills.
@@ -208,9 +213,7 @@ type walked struct{ points, left, scenarios atomic.Int64 }
 // walk runs the scenario with a process that lives, from which it knows the
 // moments, and then for each of them with a process that dies at it.
 func (s scenario) walk(t *testing.T, lanes chan struct{}, total *walked) {
-	lanes <- struct{}{}
-	recorded := s.point(t, &lane{world: newWorld(t, s.plan)}, 0)
-	<-lanes
+	recorded := s.record(t, lanes)
 	if asked := toTheBank(recorded); !slices.Equal(asked, s.asked) {
 		t.Errorf("the bank was asked %v, want %v", asked, s.asked)
 	}
@@ -240,9 +243,21 @@ func (s scenario) walk(t *testing.T, lanes chan struct{}, total *walked) {
 	total.scenarios.Add(1)
 }
 
+// record runs the scenario with a process that lives. However that ends, it makes
+// room for others, and leaves no instances behind.
+func (s scenario) record(t *testing.T, lanes chan struct{}) []moment {
+	t.Helper()
+	lanes <- struct{}{}
+	defer func() { <-lanes }()
+	l := &lane{world: newWorld(t, s.plan)}
+	defer l.stop()
+	return s.point(t, l, 0)
+}
+
 // strike walks some points in a lane of their own, and returns how many.
 func (s scenario) strike(t *testing.T, recorded []moment, numbers []int) (struck int64) {
 	l := &lane{world: newWorld(t, s.plan)}
+	defer l.stop()
 	for _, n := range numbers {
 		for i, m := range s.point(t, l, n) {
 			if m != recorded[i] {
