@@ -130,12 +130,14 @@ for name in "$BANK_TOKEN_SECRET" "$BANK_PROFILE_SECRET"; do
 done
 
 step "Service accounts"
-LABEL="roles/cloudbuild.builds.builder of $BUILD_EMAIL"
-member="serviceAccount:$BUILD_EMAIL"
-gone "$LABEL" gcloud projects get-iam-policy "$PROJECT_ID" --flatten='bindings[].members' \
-	--filter="bindings.role=roles/cloudbuild.builds.builder AND bindings.members=$member" --format='value(bindings.role)' -- \
-	gcloud projects remove-iam-policy-binding "$PROJECT_ID" --role=roles/cloudbuild.builds.builder --member="$member" \
-	--condition=None
+revoke() { # role, email
+	gone "$1 on project $PROJECT_ID for $2" gcloud projects get-iam-policy "$PROJECT_ID" --flatten='bindings[].members' \
+		--filter="bindings.role=$1 AND bindings.members=serviceAccount:$2" --format='value(bindings.role)' -- \
+		gcloud projects remove-iam-policy-binding "$PROJECT_ID" --role="$1" --member="serviceAccount:$2" --condition=None
+}
+revoke roles/cloudbuild.builds.builder "$BUILD_EMAIL"
+revoke roles/pubsub.viewer "$OPERATOR_EMAIL"
+revoke roles/cloudfunctions.viewer "$OPERATOR_EMAIL"
 for email in "$SETTLE_EMAIL" "$RECONCILE_EMAIL" "$TRIGGER_EMAIL" "$BUILD_EMAIL" "$OPERATOR_EMAIL"; do
 	gone "service account $email" gcloud iam service-accounts describe "$email" --format='value(email)' -- \
 		gcloud iam service-accounts delete "$email"

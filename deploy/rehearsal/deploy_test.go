@@ -223,9 +223,11 @@ func (r *rehearsal) accounts(t *testing.T) {
 		account("settleonce-reconcile"): append(slices.Clone(secrets), inRole("settleonce_function")...),
 		account("settleonce-trigger"):   {"roles/run.invoker on reconcile-bank", "roles/run.invoker on settle-payout"},
 		account("settleonce-build"):     {"roles/cloudbuild.builds.builder on " + project},
-		account("settleonce-operator"): append([]string{
-			"roles/pubsub.publisher on payouts", "roles/pubsub.subscriber on payouts-dead-letters",
-		}, inRole("settleonce_operator")...),
+		account("settleonce-operator"): slices.Concat([]string{
+			"roles/cloudfunctions.viewer on " + project,
+			"roles/pubsub.publisher on payouts", "roles/pubsub.subscriber on payouts-dead-letters", "roles/pubsub.viewer on " + project,
+			"roles/spanner.databaseReader on settleonce",
+		}, inRole("settleonce_operator")),
 		agent: {
 			"roles/iam.serviceAccountTokenCreator on settleonce-trigger@" + project + ".iam.gserviceaccount.com",
 			"roles/pubsub.publisher on payouts-dead-letters", "roles/pubsub.subscriber on " + subscription,
@@ -235,6 +237,7 @@ func (r *rehearsal) accounts(t *testing.T) {
 		"allUsers":                  nil,
 		"allAuthenticatedUsers":     nil,
 	} {
+		slices.Sort(want)
 		if diff := cmp.Diff(want, r.cloud.granted(member)); diff != "" {
 			t.Errorf("%s may (-want +got):\n%s", member, diff)
 		}
@@ -442,6 +445,9 @@ func (r *rehearsal) teardown(t *testing.T) {
 // wantGone fails for each resource that is left in an API.
 func (r *rehearsal) wantGone(t *testing.T, apis ...string) {
 	t.Helper()
+	if policy := r.command(t, "projects", "get-iam-policy", project, "--flatten=bindings[].members", "--format=value(bindings.members)"); policy != "" {
+		t.Errorf("the project's policy still names %s", policy)
+	}
 	r.cloud.mu.Lock()
 	defer r.cloud.mu.Unlock()
 	for at := range r.cloud.docs {

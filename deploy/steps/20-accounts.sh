@@ -14,6 +14,10 @@ account "$OPERATOR_ACCOUNT" "$OPERATOR_EMAIL" 'Settle Once: operators, by impers
 about "Reads the source, writes the image and the build's log."
 grant roles/cloudbuild.builds.builder "serviceAccount:$BUILD_EMAIL" projects "$PROJECT_ID"
 
+about "What settlectl doctor reads."
+grant roles/pubsub.viewer "serviceAccount:$OPERATOR_EMAIL" projects "$PROJECT_ID"
+grant roles/cloudfunctions.viewer "serviceAccount:$OPERATOR_EMAIL" projects "$PROJECT_ID"
+
 about "Pub/Sub calls the functions with tokens of the trigger's account. Projects from before April 2021 need it said."
 grant roles/iam.serviceAccountTokenCreator "$PUBSUB_AGENT" "iam service-accounts" "$TRIGGER_EMAIL"
 

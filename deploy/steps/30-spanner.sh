@@ -52,3 +52,6 @@ in_role() { # email, role
 in_role "$SETTLE_EMAIL" settleonce_function
 in_role "$RECONCILE_EMAIL" settleonce_function
 in_role "$OPERATOR_EMAIL" settleonce_operator
+
+about "Beside that the operator may read everything, the schema with the roles included."
+grant roles/spanner.databaseReader "serviceAccount:$OPERATOR_EMAIL" "spanner databases" "${database[@]}"
