@@ -21,7 +21,7 @@ TIMEOUT  = 14m
 
 .PHONY: help
 help: ## list the targets
-	@awk 'BEGIN { FS = ":.*## " } /^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: run
 run: ## the whole system on this machine, until interrupted (ARGS="--listen 127.0.0.1:8080")
@@ -97,6 +97,10 @@ soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= o
 crash: ## every crash point: kill the function before and after everything that it sends
 	$(GO) test -count=1 -v -timeout=40m -run='^TestEveryCrashPoint$$' . -crash.all
 
+.PHONY: deploy-rehearsal
+deploy-rehearsal: ## the deployment scripts with the real gcloud, offline, and what they upload built, measured and run
+	$(GO) test -count=1 -v -timeout=$(TIMEOUT) ./deploy/rehearsal
+
 .PHONY: lint
 lint: ## linters, formatting, go vet, go.mod, shell scripts
 	$(GOLANGCI) config verify
@@ -105,7 +109,7 @@ lint: ## linters, formatting, go vet, go.mod, shell scripts
 	$(GO) mod tidy -diff
 	@if command -v shellcheck >/dev/null 2>&1; then \
 		set -- .ci/run; \
-		for f in deploy/*.sh; do if [ -f "$$f" ]; then set -- "$$@" "$$f"; fi; done; \
+		for f in deploy/*.sh deploy/lib/*.sh deploy/steps/*.sh; do if [ -f "$$f" ]; then set -- "$$@" "$$f"; fi; done; \
 		echo "shellcheck $$*"; shellcheck "$$@"; \
 	else \
 		echo "shellcheck is not installed: shell scripts not checked"; \

@@ -98,7 +98,9 @@ func (i *instance) wired() handlers {
 func wire(cfg config.Config) (handlers, error) {
 	log := event.NewLoggerIn(cfg.Project, os.Stderr, cfg.LogLevel)
 	measured := newTelemetry(cfg.Telemetry, log)
-	store := measured.Store(spannerstore.NewLazy(spannerstore.Config{Database: cfg.Database, Emulator: cfg.EmulatorHost != ""}))
+	store := measured.Store(spannerstore.NewLazy(spannerstore.Config{
+		Database: cfg.Database, DatabaseRole: cfg.DatabaseRole, Emulator: cfg.EmulatorHost != "",
+	}))
 	banking, err := newBanking(cfg.Bank, store, measured, log)
 	if err != nil {
 		return handlers{}, err

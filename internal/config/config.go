@@ -23,6 +23,7 @@ import (
 // The variables that are read.
 const (
 	EnvDatabase        = "SPANNER_DATABASE"
+	EnvDatabaseRole    = "SPANNER_DATABASE_ROLE"
 	EnvDefaultCurrency = "DEFAULT_CURRENCY"
 	EnvSettleTimeout   = "SETTLE_TIMEOUT"
 	EnvLogLevel        = "LOG_LEVEL"
@@ -55,6 +56,10 @@ type Config struct {
 	// Database is the Spanner database, as projects/P/instances/I/databases/D.
 	// From SPANNER_DATABASE; required.
 	Database string
+	// DatabaseRole is the database role that the program acts in, for an account
+	// that may use the database in a role only. Empty means the account's own
+	// rights. From SPANNER_DATABASE_ROLE.
+	DatabaseRole string
 	// DefaultCurrency is the ISO 4217 code for messages that have none. Empty
 	// means that such messages are quarantined. From DEFAULT_CURRENCY.
 	DefaultCurrency string
@@ -87,6 +92,7 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	env := environment{lookup: lookup}
 	c := Config{
 		Database:        env.database(),
+		DatabaseRole:    env.databaseRole(),
 		DefaultCurrency: env.currency(),
 		SettleTimeout: env.duration(EnvSettleTimeout, DefaultSettleTimeout, MinSettleTimeout, MaxSettleTimeout,
 			", and less than the subscription's ack deadline, which is at most 10m"),
@@ -169,6 +175,18 @@ func (e *environment) project(database string) string {
 	value, set := e.get(EnvProject)
 	if !set && databaseName.MatchString(database) {
 		return strings.Split(database, "/")[1]
+	}
+	return value
+}
+
+// databaseRoleName is what Spanner allows as the name of a role.
+var databaseRoleName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,127}$`)
+
+func (e *environment) databaseRole() string {
+	value, set := e.get(EnvDatabaseRole)
+	if set && !databaseRoleName.MatchString(value) {
+		e.fault("%s is %q; expected a database role, such as settleonce_function, or nothing for the account's own rights",
+			EnvDatabaseRole, value)
 	}
 	return value
 }

@@ -43,14 +43,14 @@ func TestDefaults(t *testing.T) {
 func TestEverythingSet(t *testing.T) {
 	t.Parallel()
 	got, err := fromMap(map[string]string{
-		EnvDatabase: "projects/example.com:p/instances/i-1/databases/d_1", EnvDefaultCurrency: "KWD",
+		EnvDatabase: "projects/example.com:p/instances/i-1/databases/d_1", EnvDatabaseRole: "settleonce_function", EnvDefaultCurrency: "KWD",
 		EnvSettleTimeout: "1m30s", EnvLogLevel: "warning", EnvEmulatorHost: "127.0.0.1:9010",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Config{
-		Database: "projects/example.com:p/instances/i-1/databases/d_1", DefaultCurrency: "KWD",
+		Database: "projects/example.com:p/instances/i-1/databases/d_1", DatabaseRole: "settleonce_function", DefaultCurrency: "KWD",
 		SettleTimeout: 90 * time.Second, LogLevel: slog.LevelWarn, EmulatorHost: "127.0.0.1:9010",
 		Project: "example.com:p", Telemetry: Telemetry{Service: "settleonce"},
 	}
@@ -84,6 +84,7 @@ func TestFaults(t *testing.T) {
 	const (
 		head         = "read configuration from the environment:\n"
 		databaseForm = "; expected projects/PROJECT/instances/INSTANCE/databases/DATABASE"
+		roleForm     = "; expected a database role, such as settleonce_function, or nothing for the account's own rights"
 		bounds       = "; expected 10s to 9m0s, and less than the subscription's ack deadline, which is at most 10m"
 		durationForm = "; expected a duration with its unit, such as 25s or 1m30s"
 		currencyForm = "; expected an ISO 4217 alphabetic code in upper case, such as EUR, or nothing for no default"
@@ -107,6 +108,7 @@ func TestFaults(t *testing.T) {
 			map[string]string{EnvDatabase: database + "\n"},
 			`SPANNER_DATABASE is "projects/p/instances/i/databases/d\n"` + databaseForm,
 		},
+		{"role with a dash", map[string]string{EnvDatabaseRole: "settleonce-function"}, `SPANNER_DATABASE_ROLE is "settleonce-function"` + roleForm},
 		{"currency in lower case", map[string]string{EnvDefaultCurrency: "eur"}, `DEFAULT_CURRENCY is "eur"` + currencyForm},
 		{"currency that is none", map[string]string{EnvDefaultCurrency: "EURO"}, `DEFAULT_CURRENCY is "EURO"` + currencyForm},
 		{"timeout without a unit", map[string]string{EnvSettleTimeout: "25"}, `SETTLE_TIMEOUT is "25"` + durationForm},

@@ -2,6 +2,7 @@ package spannerstore_test
 
 import (
 	"crypto/sha256"
+	"slices"
 	"testing"
 
 	"cloud.google.com/go/spanner"
@@ -42,7 +43,7 @@ func newBackend(t *testing.T) backend {
 func (b backend) open(t *testing.T, options ...option.ClientOption) *spannerstore.Store {
 	t.Helper()
 	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
-		Database: b.database, Emulator: true, Options: append(emulatortest.Spanner(t).ClientOptions(), options...),
+		Database: b.database, Emulator: true, Options: slices.Concat(emulatortest.Spanner(t).ClientOptions(), access.options(), options),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,7 @@
 package spannerstore_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -14,5 +15,10 @@ func TestMain(m *testing.M) {
 	// abort is rare; here they would be most of the tests' time.
 	spanner.DefaultRetryBackoff.Initial = time.Millisecond
 	spanner.DefaultRetryBackoff.Max = 8 * time.Millisecond
-	os.Exit(m.Run())
+	code := m.Run()
+	if lacking := lackingGrants(); len(lacking) > 0 {
+		fmt.Fprintln(os.Stderr, "deploy/database_roles.sql does not let the function do what the tests have seen it do:", lacking)
+		code = 1
+	}
+	os.Exit(code)
 }

@@ -38,6 +38,9 @@ var _ settle.Store = (*Store)(nil)
 type Config struct {
 	// Database is projects/P/instances/I/databases/D. Required.
 	Database string
+	// DatabaseRole is the database role of every session. Empty means the account's
+	// own rights.
+	DatabaseRole string
 	// Emulator says that the database is the Spanner emulator's. The client
 	// finds the emulator by SPANNER_EMULATOR_HOST or by Options; this field makes
 	// read-write transactions run one after another, which the emulator needs.
@@ -50,6 +53,7 @@ type Config struct {
 // that cannot be reached shows in the first call.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	client, err := spanner.NewClientWithConfig(ctx, cfg.Database, spanner.ClientConfig{
+		DatabaseRole: cfg.DatabaseRole,
 		// The built-in metrics want monitoring.timeSeries.create and an exporter
 		// that works while the function's CPU sleeps. Spanner measures the same
 		// on its side.

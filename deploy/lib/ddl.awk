@@ -1,0 +1,79 @@
+# Lists what DDL defines, one thing a line, so that what a file asks for can be compared with what a database has:
+#
+#   table NAME
+#   column TABLE NAME
+#   index NAME
+#   role NAME
+#   grant PRIVILEGE TABLE ROLE
+#   other STATEMENT
+#
+# With -v have=FILE, where FILE is such a list, it prints the statements that define something which is not in it.
+BEGIN {
+	while (have != "" && (getline line < have) > 0) known[line] = 1
+}
+{
+	sub(/--.*/, "") # a comment can have a semicolon in it
+	text = text " " $0
+}
+END {
+	count = split(text, statements, ";")
+	for (s = 1; s <= count; s++) {
+		statement = statements[s]
+		gsub(/[ \t\r]+/, " ", statement)
+		gsub(/^ | $|`/, "", statement)
+		if (statement == "") continue
+		things = 0
+		define(statement)
+		lacking = 0
+		for (i = 1; i <= things; i++) {
+			if (have == "") print thing[i]
+			else if (!(thing[i] in known)) lacking = 1
+		}
+		if (lacking) print statement ";"
+	}
+}
+
+function define(statement) {
+	if (match(statement, /^CREATE TABLE (IF NOT EXISTS )?/)) table(after(statement))
+	else if (match(statement, /^CREATE (UNIQUE |NULL_FILTERED )*INDEX (IF NOT EXISTS )?/)) add("index " word(after(statement)))
+	else if (match(statement, /^ALTER TABLE [A-Za-z0-9_]+ ADD COLUMN (IF NOT EXISTS )?/)) add("column " word(substr(statement, 13)) " " word(after(statement)))
+	else if (match(statement, /^CREATE ROLE (IF NOT EXISTS )?/)) add("role " word(after(statement)))
+	else if (statement ~ /^GRANT [A-Z, ]+ ON TABLE .* TO ROLE /) grant(statement)
+	else add("other " statement)
+}
+
+function add(what) { thing[++things] = what }
+
+# after returns what follows the latest match.
+function after(text) { return substr(text, RSTART + RLENGTH) }
+
+function word(text) {
+	match(text, /^[A-Za-z0-9_]+/)
+	return substr(text, 1, RLENGTH)
+}
+
+# table adds a table and its columns: of each part between the outermost commas the first word.
+function table(text,   name, at, char, depth, part) {
+	name = word(text)
+	add("table " name)
+	for (at = length(name) + 1; at <= length(text); at++) {
+		char = substr(text, at, 1)
+		if (char == ")") depth--
+		if (depth == 1 && char == "," || depth == 0 && char == ")") {
+			sub(/^ /, "", part)
+			if (part != "" && part !~ /^(CONSTRAINT|CHECK|FOREIGN) /) add("column " name " " word(part))
+			part = ""
+		} else if (depth > 0) part = part char
+		if (depth == 0 && char == ")") return
+		if (char == "(") depth++
+	}
+}
+
+# grant adds each privilege on each table for each role.
+function grant(text,   p, t, r, privileges, tables, roles) {
+	split(substr(text, 7, index(text, " ON TABLE ") - 7), privileges, ", ")
+	text = substr(text, index(text, " ON TABLE ") + 10)
+	split(substr(text, 1, index(text, " TO ROLE ") - 1), tables, ", ")
+	split(substr(text, index(text, " TO ROLE ") + 9), roles, ", ")
+	for (r in roles) for (t in tables) for (p in privileges) add("grant " privileges[p] " " tables[t] " " roles[r])
+}

@@ -1,0 +1,212 @@
+# shellcheck shell=bash
+# Reads the settings and refuses those that cannot work, before anything is done.
+
+# The names that there are, as settings.env.example has them.
+mapfile -t SETTINGS < <(sed -nE 's/^([A-Z_]+)=.*/\1/p' "$DEPLOY/settings.env.example")
+
+FAULTS=()
+fault() { FAULTS+=("$*"); }
+
+# read_settings FILE takes over the values of a file. It is not run: a value that would have to be expanded is refused.
+read_settings() {
+	local line number=0 name text
+	while IFS= read -r line || [[ -n $line ]]; do
+		number=$((number + 1))
+		[[ -n $line && $line != '#'* ]] || continue
+		if [[ ! $line =~ ^([A-Z_]+)=([^\"\'\$\`\\\;\ ]*|\"[^\"\$\`\\]*\")$ ]]; then
+			fault "$1, line $number: expected NAME=value or NAME=\"value\" and nothing else: $line"
+			continue
+		fi
+		name=${BASH_REMATCH[1]} text=${BASH_REMATCH[2]}
+		if [[ " ${SETTINGS[*]} " != *" $name "* ]]; then
+			fault "$1, line $number: there is no setting $name; see settings.env.example"
+			continue
+		fi
+		text=${text#\"} text=${text%\"}
+		printf -v "$name" '%s' "$text"
+	done <"$1"
+}
+
+# load_settings FILE reads the defaults and then the deployment's own values.
+load_settings() {
+	[[ -f $1 ]] || fail "there are no settings in $1; begin with: cp deploy/settings.env.example $1"
+	read_settings "$DEPLOY/settings.env.example"
+	read_settings "$1"
+	local name beside
+	beside=$(cd "$(dirname "$1")" && pwd)
+	for name in BANK_PROFILE_FILE MONITORING_DIR; do
+		[[ -z ${!name} || ${!name} == /* ]] || printf -v "$name" '%s' "$beside/${!name}"
+	done
+	MONITORING_DIR=${MONITORING_DIR:-deploy/monitoring}
+}
+
+# use_project makes gcloud work in the project, ask nothing, and derives the names that the steps share.
+use_project() {
+	export CLOUDSDK_CORE_PROJECT=$PROJECT_ID CLOUDSDK_CORE_DISABLE_PROMPTS=1
+	local name
+	for name in SETTLE RECONCILE TRIGGER BUILD OPERATOR; do
+		local account=${name}_ACCOUNT
+		printf -v "${name}_EMAIL" '%s' "${!account}@$PROJECT_ID.iam.gserviceaccount.com"
+	done
+	if [[ $MODE == dry-run ]]; then
+		printf '
+export CLOUDSDK_CORE_PROJECT=%s CLOUDSDK_CORE_DISABLE_PROMPTS=1
+' "$PROJECT_ID"
+	fi
+}
+
+# seconds writes a duration such as 90s, 1m30s, 24h or 7d in seconds.
+seconds() {
+	local rest=$1 total=0
+	[[ -n $rest ]] || return 1
+	while [[ -n $rest ]]; do
+		[[ $rest =~ ^([0-9]{1,9})([smhd])(.*)$ ]] || return 1
+		rest=${BASH_REMATCH[3]}
+		case ${BASH_REMATCH[2]} in
+		s) total=$((total + 10#${BASH_REMATCH[1]})) ;;
+		m) total=$((total + 10#${BASH_REMATCH[1]} * 60)) ;;
+		h) total=$((total + 10#${BASH_REMATCH[1]} * 3600)) ;;
+		d) total=$((total + 10#${BASH_REMATCH[1]} * 86400)) ;;
+		esac
+	done
+	echo "$total"
+}
+
+# duration NAME LEAST MOST checks a setting that is a duration.
+duration() {
+	local length
+	if ! length=$(seconds "${!1}"); then
+		fault "$1 is '${!1}'; expected a number with s, m, h or d, such as 90s or 7d"
+	elif ((length < $(seconds "$2") || length > $(seconds "$3"))); then
+		fault "$1 is ${!1}; expected $2 to $3"
+	fi
+}
+
+# number NAME LEAST MOST checks a setting that is a whole number.
+number() {
+	if [[ ! ${!1} =~ ^[0-9]{1,9}$ ]]; then
+		fault "$1 is '${!1}'; expected a whole number"
+	elif ((10#${!1} < $2 || 10#${!1} > $3)); then
+		fault "$1 is ${!1}; expected $2 to $3"
+	fi
+}
+
+# matches NAME PATTERN WORDS checks a setting's form.
+matches() {
+	[[ ${!1} =~ ^($2)$ ]] || fault "$1 is '${!1}'; expected $3"
+}
+
+# receipt_days prints for how many days a receipt is kept: the row deletion policy that the schema says last.
+receipt_days() {
+	sed 's/--.*//' "$ROOT"/schema/*.sql | tr '\n' ' ' | tr ';' '\n' |
+		sed -nE 's/.*TABLE (IF NOT EXISTS )?settlement_receipts[^a-z_].*ROW DELETION POLICY *\( *OLDER_THAN *\( *expire_from *, *INTERVAL ([0-9]+) DAY *\) *\).*/\2/p' |
+		tail -n 1
+}
+
+# check_settings ends the script where a setting cannot work, with all that is wrong, and else tells the two inequalities
+# that no message may slip through.
+check_settings() {
+	[[ $MODE != dry-run ]] || printf '# What deploy/%s runs. Nothing is run now.\n' "${0##*/}"
+	step "The settings"
+	check_forms
+	((${#FAULTS[@]})) || check_times
+	((${#FAULTS[@]})) || check_retention
+	if ((${#FAULTS[@]})); then
+		printf '%s\n' "${FAULTS[@]}" >&2
+		fail "nothing was done: the settings have ${#FAULTS[@]} fault(s)"
+	fi
+}
+
+check_forms() {
+	local name
+	matches PROJECT_ID '([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]' 'the ID of a project'
+	matches REGION '[a-z]+-[a-z]+[0-9]+' 'a region, such as europe-west1'
+	for name in SPANNER_INSTANCE SETTLE_FUNCTION RECONCILE_FUNCTION SPANNER_BACKUP_SCHEDULE; do
+		matches "$name" '[a-z][a-z0-9-]{1,48}[a-z0-9]' '3 to 50 lower-case letters, digits and dashes, first a letter'
+	done
+	matches SPANNER_DATABASE '[a-z][a-z0-9_-]{0,28}[a-z0-9]' '2 to 30 lower-case letters, digits, _ and -, first a letter'
+	for name in PAYOUTS_TOPIC RECONCILE_TOPIC DEAD_LETTER_TOPIC DEAD_LETTER_SUBSCRIPTION RECONCILE_JOB \
+		BANK_TOKEN_SECRET BANK_PROFILE_SECRET; do
+		matches "$name" '[A-Za-z][A-Za-z0-9_-]{2,254}' '3 to 255 letters, digits, _ and -, first a letter'
+	done
+	matches PAYOUT_SCHEMA '([A-Za-z][A-Za-z0-9_.-]{2,254})?' 'a name of 3 to 255 characters, or nothing'
+	for name in SETTLE_ACCOUNT RECONCILE_ACCOUNT TRIGGER_ACCOUNT BUILD_ACCOUNT OPERATOR_ACCOUNT; do
+		matches "$name" '[a-z][a-z0-9-]{4,28}[a-z0-9]' '6 to 30 lower-case letters, digits and dashes, first a letter'
+	done
+	number SPANNER_PROCESSING_UNITS 100 1000000
+	number MAX_DELIVERY_ATTEMPTS 5 100
+	for name in SETTLE RECONCILE; do
+		number "${name}_CONCURRENCY" 1 1000
+		number "${name}_MIN_INSTANCES" 0 1000
+		number "${name}_MAX_INSTANCES" 1 1000
+	done
+	matches BANK_URL '(https://[^[:space:]|,]+)?' 'an https URL, or nothing for no bank'
+	matches OTEL_EXPORTER_OTLP_ENDPOINT '(https?://[^[:space:]|,]+)?' 'a URL, or nothing'
+	[[ -z $BANK_URL || -z $BANK_PROFILE_FILE || -f $BANK_PROFILE_FILE ]] || fault "BANK_PROFILE_FILE: there is no file $BANK_PROFILE_FILE"
+	matches DEFAULT_CURRENCY '([A-Z]{3})?' 'an ISO 4217 code such as EUR, or nothing'
+	matches LOG_LEVEL 'DEBUG|INFO|WARNING|ERROR' 'DEBUG, INFO, WARNING or ERROR'
+	for name in SPANNER_CONFIG SPANNER_EDITION SPANNER_BACKUP_CRON RECONCILE_CRON RUNTIME \
+		SETTLE_MEMORY SETTLE_CPU RECONCILE_MEMORY RECONCILE_CPU; do
+		matches "$name" '.+' 'a value'
+	done
+}
+
+# check_times checks that no delivery outlives the function's timeout, and no function its subscription's ack deadline.
+check_times() {
+	local delivery exchange run
+	duration SETTLE_TIMEOUT 10s 9m
+	duration BANK_STATUS_TIMEOUT 1s 50s
+	duration BANK_SEND_TIMEOUT 1s 50s
+	duration SETTLE_FUNCTION_TIMEOUT 1s 9m
+	duration RECONCILE_FUNCTION_TIMEOUT 1s 9m
+	duration SETTLE_ACK_DEADLINE 10s 10m
+	duration RECONCILE_ACK_DEADLINE 10s 10m
+	duration RETRY_MIN 1s 600s
+	duration RETRY_MAX 1s 600s
+	((${#FAULTS[@]})) && return
+	exchange=$(($(seconds "$BANK_STATUS_TIMEOUT") + $(seconds "$BANK_SEND_TIMEOUT") + 20))
+	delivery=$(($(seconds "$SETTLE_TIMEOUT") + exchange))
+	run=$((exchange * 2 > 120 ? exchange * 2 : 120))
+	fits "a delivery (SETTLE_TIMEOUT + BANK_STATUS_TIMEOUT + BANK_SEND_TIMEOUT + 20s)" "$delivery" SETTLE
+	fits "a run of the reconciler (2m, or twice the bank's time limits and 20s)" "$run" RECONCILE
+}
+
+fits() { # what, how many seconds it takes, SETTLE or RECONCILE
+	local timeout=${3}_FUNCTION_TIMEOUT deadline=${3}_ACK_DEADLINE
+	if (($2 >= $(seconds "${!timeout}"))); then
+		fault "$1 takes up to ${2}s, and $timeout is ${!timeout}; it has to be longer, or the function is ended at work"
+	elif (($(seconds "${!timeout}") >= $(seconds "${!deadline}"))); then
+		fault "$timeout is ${!timeout} and $deadline ${!deadline}; the deadline has to be longer, or Pub/Sub delivers again what is at work"
+	else
+		report checked "$1 takes up to ${2}s < $timeout ${!timeout} < $deadline ${!deadline}"
+	fi
+}
+
+# check_retention checks that a receipt outlives every way in which its message can come back.
+check_retention() {
+	local days back
+	duration TOPIC_RETENTION 10m 31d
+	duration SUBSCRIPTION_RETENTION 10m 31d
+	duration DEAD_LETTER_RETENTION 10m 31d
+	duration BANK_KEY_LIFETIME 10m 8760h
+	duration BANK_VISIBILITY_LAG 0s 1h
+	duration SPANNER_VERSION_RETENTION 1h 7d
+	duration SPANNER_BACKUP_RETENTION 6h 366d
+	((${#FAULTS[@]})) && return
+	if (($(seconds "$TOPIC_RETENTION") < $(seconds "$SUBSCRIPTION_RETENTION"))); then
+		fault "TOPIC_RETENTION is $TOPIC_RETENTION and SUBSCRIPTION_RETENTION $SUBSCRIPTION_RETENTION; the topic has to keep messages at least as long"
+	fi
+	days=$(receipt_days)
+	if [[ ! $days =~ ^[0-9]+$ ]]; then
+		fault "no row deletion policy of settlement_receipts is found in $ROOT/schema"
+		return
+	fi
+	back=$(($(seconds "$SUBSCRIPTION_RETENTION") + $(seconds "$DEAD_LETTER_RETENTION") + $(seconds "$TOPIC_RETENTION") + 3 * 86400))
+	if ((days * 86400 < back)); then
+		fault "the schema keeps receipts for $days days, and a message can come back for $(((back + 86399) / 86400)) (SUBSCRIPTION_RETENTION + DEAD_LETTER_RETENTION + TOPIC_RETENTION + 3d)"
+	elif ((days * 86400 < $(seconds "$BANK_KEY_LIFETIME"))); then
+		fault "the schema keeps receipts for $days days, and the bank remembers a key for BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
+	else
+		report checked "receipts are kept for $days days >= the $(((back + 86399) / 86400)) for which a message can come back, and >= BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
+	fi
+}

@@ -1,0 +1,83 @@
+package rehearsal
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSettingsThatCannotWorkAreRefused also shows that they are refused before gcloud
+// is called: the one on PATH fails.
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ setting, value, want string }{
+		{"PROJECT_ID", "", "PROJECT_ID is ''; expected the ID of a project"},
+		{"REGION", "Europe", "REGION is 'Europe'; expected a region"},
+		{"SPANNER_DATABASE", "Payouts", "SPANNER_DATABASE is 'Payouts'"},
+		{"SPANNER_DATABASE", "d' DROP", "SPANNER_DATABASE is 'd' DROP'"},
+		{"SETTLE_FUNCTION", "settle_payout", "SETTLE_FUNCTION is 'settle_payout'"},
+		{"PAYOUTS_TOPIC", "p", "PAYOUTS_TOPIC is 'p'"},
+		{"DEFAULT_CURRENCY", "eur", "DEFAULT_CURRENCY is 'eur'"},
+		{"LOG_LEVEL", "TRACE", "LOG_LEVEL is 'TRACE'"},
+		{"BANK_URL", "http://bank.example", "BANK_URL is 'http://bank.example'; expected an https URL"},
+		{"BANK_PROFILE_FILE", "none.json", "there is no file"},
+		{"SETTLE_TIMEOUT", "25", "SETTLE_TIMEOUT is '25'; expected a number with s, m, h or d"},
+		{"SETTLE_TIMEOUT", "9s", "SETTLE_TIMEOUT is 9s; expected 10s to 9m"},
+		{"MAX_DELIVERY_ATTEMPTS", "4", "MAX_DELIVERY_ATTEMPTS is 4; expected 5 to 100"},
+		{"SETTLE_CONCURRENCY", "many", "SETTLE_CONCURRENCY is 'many'; expected a whole number"},
+
+		// A delivery takes 25s + 10s + 20s + 20s.
+		{"SETTLE_TIMEOUT", "40s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		{"BANK_SEND_TIMEOUT", "35s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		{"BANK_STATUS_TIMEOUT", "25s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		{"SETTLE_FUNCTION_TIMEOUT", "120s", "SETTLE_FUNCTION_TIMEOUT is 120s and SETTLE_ACK_DEADLINE 120s"},
+		{"SETTLE_ACK_DEADLINE", "90s", "SETTLE_FUNCTION_TIMEOUT is 90s and SETTLE_ACK_DEADLINE 90s"},
+		{"SETTLE_ACK_DEADLINE", "601s", "SETTLE_ACK_DEADLINE is 601s; expected 10s to 10m"},
+		{"RECONCILE_FUNCTION_TIMEOUT", "2m", "takes up to 120s, and RECONCILE_FUNCTION_TIMEOUT is 2m"},
+		{"RECONCILE_ACK_DEADLINE", "2m30s", "RECONCILE_FUNCTION_TIMEOUT is 150s and RECONCILE_ACK_DEADLINE 2m30s"},
+
+		// Receipts are kept for 100 days; 7 + 31 + 7 + 3 is what a message can take.
+		{"SUBSCRIPTION_RETENTION", "8d", "TOPIC_RETENTION is 7d and SUBSCRIPTION_RETENTION 8d"},
+		{"SUBSCRIPTION_RETENTION", "32d", "SUBSCRIPTION_RETENTION is 32d; expected 10m to 31d"},
+		{"DEAD_LETTER_RETENTION", "32d", "DEAD_LETTER_RETENTION is 32d; expected 10m to 31d"},
+		{"BANK_KEY_LIFETIME", "2401h", "the schema keeps receipts for 100 days, and the bank remembers a key for BANK_KEY_LIFETIME 2401h"},
+
+		{"SETTLE_TIMOUT", "25s", "there is no setting SETTLE_TIMOUT"},
+		{"DEFAULT_CURRENCY", "$(touch x)", "expected NAME=value"},
+	} {
+		t.Run(tt.setting+"="+tt.value, func(t *testing.T) {
+			t.Parallel()
+			s := newScripts(t)
+			s.settings[tt.setting] = tt.value
+			s.refuses(t, tt.want, "", "deploy.sh")
+			s.refuses(t, "nothing was done", "", "deploy.sh")
+			s.refuses(t, tt.want, "", "deploy.sh", "--dry-run")
+			s.refuses(t, tt.want, project+"\n", "teardown.sh")
+		})
+	}
+}
+
+func TestAllFaultsOfTheSettingsAreTold(t *testing.T) {
+	t.Parallel()
+	s := newScripts(t)
+	s.settings["REGION"], s.settings["LOG_LEVEL"] = "x", "y"
+	text, err := s.run(t, "", "deploy.sh")
+	if err == nil || !strings.Contains(text, "REGION is 'x'") || !strings.Contains(text, "LOG_LEVEL is 'y'") || !strings.Contains(text, "2 fault(s)") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// TestReceiptsThatExpireTooEarlyAreRefused changes the schema, in a copy.
+func TestReceiptsThatExpireTooEarlyAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newScripts(t)
+	root := copyTree(t)
+	replaceIn(t, root, "schema/0001_settlements.sql", "INTERVAL 100 DAY", "INTERVAL 47 DAY")
+	s.root = root
+	s.refuses(t, "the schema keeps receipts for 47 days, and a message can come back for 48", "", "deploy.sh", "--dry-run")
+	replaceIn(t, root, "schema/0001_settlements.sql", "INTERVAL 47 DAY", "INTERVAL 48 DAY")
+	s.must(t, "", "deploy.sh", "--dry-run")
+	// What a later file says counts.
+	addFile(t, root, "schema/0009_shorter.sql",
+		"ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 30 DAY));\n")
+	s.refuses(t, "the schema keeps receipts for 30 days", "", "deploy.sh", "--dry-run")
+}

@@ -1,0 +1,22 @@
+# shellcheck shell=bash
+step "What cannot be changed any more"
+pinned "the place of instance $SPANNER_INSTANCE" "$SPANNER_CONFIG" \
+	"Take another SPANNER_INSTANCE, or put SPANNER_CONFIG back." \
+	gcloud spanner instances describe "$SPANNER_INSTANCE" --format='value(config.basename())'
+pinned "the topic of subscription $DEAD_LETTER_SUBSCRIPTION" "$DEAD_LETTER_TOPIC" \
+	"Take another DEAD_LETTER_SUBSCRIPTION, or put DEAD_LETTER_TOPIC back." \
+	gcloud pubsub subscriptions describe "$DEAD_LETTER_SUBSCRIPTION" --format='value(topic.basename())'
+
+value FUNCTIONS FUNCTIONS gcloud functions list --format='value(name.basename(),name.segment(3))'
+trigger_stays() { # function, topic
+	local why="Another trigger would have another subscription, and what waits in this one would be lost. Put the setting back, or see 'Another topic or region' in deploy/README.md."
+	local elsewhere
+	elsewhere=$(awk -v name="$1" -v region="$REGION" '$1 == name && $2 != region { print $2 }' <<<"$FUNCTIONS")
+	[[ -z $elsewhere ]] || fail "function $1 is in $elsewhere, and the settings say REGION $REGION. $why"
+	pinned "the trigger of function $1" \
+		"$(fields "projects/$PROJECT_ID/topics/$2" "$REGION" RETRY_POLICY_RETRY "$TRIGGER_EMAIL")" "$why" \
+		gcloud functions describe "$1" --region="$REGION" \
+		--format='value(eventTrigger.pubsubTopic,eventTrigger.triggerRegion,eventTrigger.retryPolicy,eventTrigger.serviceAccountEmail)'
+}
+trigger_stays "$SETTLE_FUNCTION" "$PAYOUTS_TOPIC"
+trigger_stays "$RECONCILE_FUNCTION" "$RECONCILE_TOPIC"

@@ -1,0 +1,95 @@
+# shellcheck shell=bash
+step "The functions"
+
+# What is deployed is told by a digest of everything that goes into it, kept as a label of the function. To compare what
+# Google says of a function with what was asked for would find differences that are none.
+SOURCE_DIGEST=source
+if [[ $MODE != dry-run ]]; then
+	SOURCE_DIGEST=$(gcloud meta list-files-for-upload . </dev/null 2>/dev/null | LC_ALL=C sort | while IFS= read -r file; do
+		printf '%s %s\n' "$file" "$(digest <"$file")"
+	done | digest)
+fi
+
+environment=(
+	SPANNER_DATABASE="projects/$PROJECT_ID/instances/$SPANNER_INSTANCE/databases/$SPANNER_DATABASE"
+	SPANNER_DATABASE_ROLE=settleonce_function
+	SETTLE_TIMEOUT="$SETTLE_TIMEOUT"
+	LOG_LEVEL="$LOG_LEVEL"
+)
+[[ -z $DEFAULT_CURRENCY ]] || environment+=(DEFAULT_CURRENCY="$DEFAULT_CURRENCY")
+[[ -z $OTEL_EXPORTER_OTLP_ENDPOINT ]] || environment+=(OTEL_EXPORTER_OTLP_ENDPOINT="$OTEL_EXPORTER_OTLP_ENDPOINT")
+secrets=()
+if [[ -n $BANK_URL ]]; then
+	environment+=(
+		BANK_URL="$BANK_URL"
+		BANK_KEY_LIFETIME="$BANK_KEY_LIFETIME"
+		BANK_VISIBILITY_LAG="$BANK_VISIBILITY_LAG"
+		BANK_SEND_TIMEOUT="$BANK_SEND_TIMEOUT"
+		BANK_STATUS_TIMEOUT="$BANK_STATUS_TIMEOUT"
+	)
+	# Versions by number: what an instance is given does not depend on when it starts.
+	secrets+=("BANK_TOKEN=$BANK_TOKEN_SECRET:$BANK_TOKEN_VERSION")
+	if [[ -n $BANK_PROFILE_FILE ]]; then
+		environment+=(BANK_PROFILE=/etc/settleonce/profile.json)
+		secrets+=("/etc/settleonce/profile.json=$BANK_PROFILE_SECRET:$BANK_PROFILE_VERSION")
+	fi
+fi
+
+joined() { # separator, words
+	local IFS=$1
+	printf '%s' "${*:2}"
+}
+
+# deploy_function SETTLE|RECONCILE ENTRY_POINT TOPIC deploys a function with its trigger, or a new revision of it, and sets
+# SETTLE_SUBSCRIPTION or RECONCILE_SUBSCRIPTION to the trigger's subscription.
+deploy_function() {
+	of() { # the setting of this function
+		local setting=${prefix}_$1
+		printf '%s' "${!setting}"
+	}
+	local prefix=$1 name digest before=''
+	name=$(of FUNCTION)
+	local subscription=${prefix}_SUBSCRIPTION
+	local flags=(
+		--gen2 --region="$REGION" --runtime="$RUNTIME" --source=. --entry-point="$2"
+		--service-account="$(of EMAIL)"
+		--build-service-account="projects/$PROJECT_ID/serviceAccounts/$BUILD_EMAIL"
+		--ingress-settings=internal-only --no-allow-unauthenticated
+		--memory="$(of MEMORY)" --cpu="$(of CPU)" --concurrency="$(of CONCURRENCY)"
+		--min-instances="$(of MIN_INSTANCES)" --max-instances="$(of MAX_INSTANCES)" --timeout="$(of FUNCTION_TIMEOUT)"
+		--set-env-vars="^|^$(joined '|' "${environment[@]}")"
+	)
+	if ((${#secrets[@]})); then flags+=(--set-secrets="$(joined , "${secrets[@]}")"); else flags+=(--clear-secrets); fi
+	local trigger=(--trigger-topic="$3" --trigger-location="$REGION" --trigger-service-account="$TRIGGER_EMAIL" --retry)
+	digest=$(printf '%s\n' "$SOURCE_DIGEST" "${flags[@]}" | digest)
+	[[ $MODE != dry-run ]] || digest=digest
+
+	resource "function $name" "$(fields ACTIVE "$digest")" \
+		gcloud functions describe "$name" --region="$REGION" --format='value(state,labels.settleonce_digest)'
+	about "It takes some minutes. Its trigger makes the subscription."
+	create gcloud functions deploy "$name" "${flags[@]}" --update-labels="settleonce_digest=$digest" "${trigger[@]}"
+	if [[ $VERDICT == different ]]; then
+		subscription_of "$name" "$subscription"
+		before=${!subscription}
+	fi
+	about "Not a word about the trigger: it stays, and with it the subscription and what waits there."
+	change gcloud functions deploy "$name" "${flags[@]}" --update-labels="settleonce_digest=$digest"
+
+	subscription_of "$name" "$subscription"
+	[[ -z $before || ${!subscription} == "$before" ]] ||
+		fail "the trigger's subscription was $before and is ${!subscription}: see 'A subscription that was lost' in deploy/README.md"
+
+	about "As the trigger's account Pub/Sub may call this function, and nobody else may."
+	grant roles/run.invoker "serviceAccount:$TRIGGER_EMAIL" "run services" "$name" --region="$REGION"
+}
+
+# subscription_of FUNCTION NAME sets NAME to the subscription of a function's trigger.
+subscription_of() {
+	value TRIGGER_NAME TRIGGER gcloud functions describe "$1" --region="$REGION" --format='value(eventTrigger.trigger)'
+	value "$2" "$2" gcloud eventarc triggers describe "$TRIGGER_NAME" --location="$REGION" \
+		--format='value(transport.pubsub.subscription.basename())'
+	[[ -n ${!2} ]] || fail "function $1 has no trigger with a subscription"
+}
+
+deploy_function SETTLE SettlePayout "$PAYOUTS_TOPIC"
+deploy_function RECONCILE ReconcileBank "$RECONCILE_TOPIC"

@@ -1,0 +1,10 @@
+# shellcheck shell=bash
+step "The scheduler"
+about "It publishes as its own service agent, which may do that in the whole project since its API was enabled."
+job=("$RECONCILE_JOB" --location="$REGION" --schedule="$RECONCILE_CRON" --time-zone=Etc/UTC
+	--topic="projects/$PROJECT_ID/topics/$RECONCILE_TOPIC" --message-body=tick)
+resource "job $RECONCILE_JOB" "$(fields "$RECONCILE_CRON" Etc/UTC "projects/$PROJECT_ID/topics/$RECONCILE_TOPIC")" \
+	gcloud scheduler jobs describe "$RECONCILE_JOB" --location="$REGION" \
+	--format='value(schedule,timeZone,pubsubTarget.topicName)'
+create gcloud scheduler jobs create pubsub "${job[@]}"
+change gcloud scheduler jobs update pubsub "${job[@]}"
