@@ -52,7 +52,7 @@ func newCapacity(s streams) *cobra.Command {
 	var (
 		load   = capacity.Default()
 		rates  []float64
-		output string
+		output outputFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "capacity",
@@ -77,10 +77,10 @@ Exit codes: 0, or 2 wrong usage.`,
 			if err := checkLoad(load, rates); err != nil {
 				return err
 			}
-			if err := checkOutput(output); err != nil {
+			if err := output.check(); err != nil {
 				return err
 			}
-			return printCapacity(capacityReport{Rates: rates, Assumed: assumed(load), Figures: capacity.Estimate(load, rates)}, output, s)
+			return printCapacity(capacityReport{Rates: rates, Assumed: assumed(load), Figures: capacity.Estimate(load, rates)}, output.form, s)
 		},
 	}
 	f := cmd.Flags()
@@ -92,7 +92,7 @@ Exit codes: 0, or 2 wrong usage.`,
 	f.IntVar(&load.Concurrency, "concurrency", load.Concurrency, "deliveries that an instance is given at a time")
 	f.IntVar(&load.MessageBytes, "message-bytes", load.MessageBytes, "size of a message")
 	f.IntVar(&load.LogBytes, "log-bytes", load.LogBytes, "size of a log line")
-	f.StringVar(&output, "output", outputTable, "`form` of the result: table or json")
+	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"regexp"
-	"syscall"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -15,22 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
 
-	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/doctor"
 )
 
-// The forms of a result that a person reads too.
-const (
-	outputTable = "table"
-	outputJSON  = "json"
-)
-
-// wideColumn is where a table's text is wrapped.
-const wideColumn = 78
-
 // The shapes of resource names. Which IDs are allowed is Google's business.
 var (
-	databaseName     = regexp.MustCompile(`^projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+$`)
 	subscriptionName = regexp.MustCompile(`^projects/[^/\s]+/subscriptions/[^/\s]+$`)
 	functionName     = regexp.MustCompile(`^projects/[^/\s]+/locations/[^/\s]+/functions/[^/\s]+$`)
 )
@@ -43,13 +29,16 @@ type examination struct {
 
 // doctorFlags are doctor's flags.
 type doctorFlags struct {
-	database, subscription, function, endpoint, output string
-	timeout                                            time.Duration
-	withoutRights                                      bool
+	database, subscription, function, endpoint string
+	timeout                                    time.Duration
+	withoutRights                              bool
 }
 
 func newDoctor(s streams) *cobra.Command {
-	var flags doctorFlags
+	var (
+		flags  doctorFlags
+		output outputFlags
+	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Compare a deployment with what it has to be",
@@ -88,30 +77,29 @@ failed, 2 wrong usage, or none failed and at least one is unknown.`,
   settlectl doctor … --output json | jq -r '.checks[] | select(.status == "fail") | .remedy'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.check(); err != nil {
+			if err := errors.Join(flags.check(), output.check()); err != nil {
 				return err
 			}
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			return examine(ctx, flags, s)
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return examine(ctx, flags, output.form, s) })
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&flags.database, "database", s.getenv(config.EnvDatabase), "`name` of the database: projects/P/instances/I/databases/D; else SPANNER_DATABASE")
+	databaseFlag(cmd, &flags.database, s)
 	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
 	f.StringVar(&flags.function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
 	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, where --function is not given")
 	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")
 	f.BoolVar(&flags.withoutRights, "without-rights", false, "leave out who may move dead letters")
-	f.StringVar(&flags.output, "output", outputTable, "`form` of the result: table or json")
+	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
 // check finds flags that are wrong.
 func (f doctorFlags) check() error {
+	if err := checkDatabaseName(f.database); err != nil {
+		return err
+	}
 	switch {
-	case !databaseName.MatchString(f.database):
-		return fmt.Errorf("--database is %q; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE", f.database)
 	case !subscriptionName.MatchString(f.subscription):
 		return fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", f.subscription)
 	case f.function != "" && !functionName.MatchString(f.function):
@@ -121,17 +109,10 @@ func (f doctorFlags) check() error {
 	case f.timeout < 0:
 		return fmt.Errorf("--function-timeout is %v; give a duration above 0", f.timeout)
 	}
-	return checkOutput(f.output)
-}
-
-func checkOutput(output string) error {
-	if output != outputTable && output != outputJSON {
-		return fmt.Errorf("--output is %q; give table or json", output)
-	}
 	return nil
 }
 
-func examine(ctx context.Context, flags doctorFlags, s streams) error {
+func examine(ctx context.Context, flags doctorFlags, output string, s streams) error {
 	target := doctor.Target{
 		Database: flags.database, Subscription: flags.subscription, Function: flags.function, Timeout: flags.timeout,
 		Env: s.getenv, WithoutRights: flags.withoutRights,
@@ -141,10 +122,10 @@ func examine(ctx context.Context, flags doctorFlags, s streams) error {
 	}
 	findings := doctor.Examine(doctor.Gather(ctx, target))
 	if ctx.Err() != nil {
-		return &codedError{code: exitInterrupted, err: errInterrupted}
+		return ctx.Err()
 	}
 	answer := examination{Status: doctor.Worst(findings), Checks: findings}
-	if err := printExamination(answer, flags.output, s); err != nil {
+	if err := printExamination(answer, output, s); err != nil {
 		return err
 	}
 	switch answer.Status {
@@ -172,19 +153,4 @@ func printExamination(answer examination, output string, s streams) error {
 		t.AppendRow(table.Row{f.Check, f.Status.String(), words})
 	}
 	return printTable(t, s)
-}
-
-// newTable returns a table in the program's looks.
-func newTable() table.Writer {
-	t := table.NewWriter()
-	t.SetStyle(table.StyleLight)
-	t.Style().Format.Header = text.FormatDefault
-	return t
-}
-
-func printTable(t table.Writer, s streams) error {
-	if _, err := fmt.Fprintln(s.out, t.Render()); err != nil {
-		return failf("write the result to standard output: %w", err)
-	}
-	return nil
 }

@@ -16,9 +16,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 // The exit codes. A command's help says when it ends with which.
@@ -26,8 +24,11 @@ const (
 	exitOK = 0
 	// exitNo: the command worked and its answer is no.
 	exitNo = 1
-	// exitError: the command was called wrongly, or could not read, write or connect.
+	// exitError: the command was called wrongly, or could not read, write or connect;
+	// and of verify, that something is wrong with the data.
 	exitError = 2
+	// exitAbsent: there is no such settlement, or no such message.
+	exitAbsent = 3
 	// exitInterrupted: 128 and the number of SIGINT, as shells have it.
 	exitInterrupted = 130
 )
@@ -58,31 +59,20 @@ func failf(format string, args ...any) error {
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
-	// errColumns is the width of the terminal behind err; zero: err is not a terminal.
-	errColumns int
+	// outColumns and errColumns are the widths of the terminals behind out and err;
+	// zero: not a terminal.
+	outColumns, errColumns int
 	// getenv looks up an environment variable. The client libraries read theirs
-	// (PUBSUB_EMULATOR_HOST, GOOGLE_APPLICATION_CREDENTIALS) from the process.
+	// (PUBSUB_EMULATOR_HOST, GOOGLE_APPLICATION_CREDENTIALS) from the process, but
+	// for SPANNER_EMULATOR_HOST where a command opens the database itself.
 	getenv func(string) string
 }
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], streams{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
-		errColumns: terminalColumns(os.Stderr), getenv: os.Getenv,
+		outColumns: terminalColumns(os.Stdout), errColumns: terminalColumns(os.Stderr), getenv: os.Getenv,
 	}))
-}
-
-// terminalColumns returns the width of the terminal behind f, or 0 if there is none.
-func terminalColumns(f *os.File) int {
-	fd := int(f.Fd())
-	if !term.IsTerminal(fd) {
-		return 0
-	}
-	columns, _, err := term.GetSize(fd)
-	if err != nil || columns <= 0 {
-		return 80 // a terminal that does not tell its size
-	}
-	return columns
 }
 
 // run runs the program with args, the program's name not among them.
@@ -111,10 +101,13 @@ func newRoot(s streams) *cobra.Command {
 		Long: `settlectl is the operator's tool of Settle Once, which settles payout messages
 exactly once.
 
-Results go to standard output as one line of JSON, those of doctor and capacity
-as a table unless --output json is given; everything else goes to standard error.
+Results go to standard output: as one line of JSON, and where a person reads them
+as a table unless --output json is given. Everything else goes to standard error.
+Colours are for terminals only, and not where NO_COLOR is set.
+
 Exit codes: 0 yes, 1 no (a refused message, a message not published, a check that
-failed), 2 wrong usage or an input, output or connection error, 130 interrupted.`,
+failed), 2 wrong usage or an input, output or connection error, 3 no such
+settlement, 130 interrupted.`,
 		Example: `  settlectl check payout.json
   settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
   settlectl doctor --subscription projects/my-project/subscriptions/payouts --function-timeout 90s
@@ -145,16 +138,4 @@ func openInput(args []string, s streams) (input io.ReadCloser, name string, err 
 		return nil, "", failf("%s is a directory; name a file, or - for standard input", args[0])
 	}
 	return file, args[0], nil
-}
-
-// printJSON writes value as one line.
-func printJSON(out io.Writer, value any) error {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return failf("encode the result: %w", err)
-	}
-	if _, err := out.Write(append(text, '\n')); err != nil {
-		return failf("write the result to standard output: %w", err)
-	}
-	return nil
 }

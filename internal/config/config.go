@@ -157,13 +157,16 @@ func (e *environment) fault(format string, args ...any) {
 // what people write.
 var databaseName = regexp.MustCompile(`^projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+$`)
 
+// ValidDatabase reports whether name is a database's full name.
+func ValidDatabase(name string) bool { return databaseName.MatchString(name) }
+
 func (e *environment) database() string {
 	const expected = "expected projects/PROJECT/instances/INSTANCE/databases/DATABASE"
 	value, set := e.get(EnvDatabase)
 	switch {
 	case !set:
 		e.fault("%s is not set; %s", EnvDatabase, expected)
-	case !databaseName.MatchString(value):
+	case !ValidDatabase(value):
 		e.fault("%s is %q; %s", EnvDatabase, value, expected)
 	}
 	return value
@@ -173,7 +176,7 @@ func (e *environment) database() string {
 // which a request would have to wait for.
 func (e *environment) project(database string) string {
 	value, set := e.get(EnvProject)
-	if !set && databaseName.MatchString(database) {
+	if !set && ValidDatabase(database) {
 		return strings.Split(database, "/")[1]
 	}
 	return value
@@ -182,9 +185,12 @@ func (e *environment) project(database string) string {
 // databaseRoleName is what Spanner allows as the name of a role.
 var databaseRoleName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,127}$`)
 
+// ValidDatabaseRole reports whether Spanner allows name as the name of a role.
+func ValidDatabaseRole(name string) bool { return databaseRoleName.MatchString(name) }
+
 func (e *environment) databaseRole() string {
 	value, set := e.get(EnvDatabaseRole)
-	if set && !databaseRoleName.MatchString(value) {
+	if set && !ValidDatabaseRole(value) {
 		e.fault("%s is %q; expected a database role, such as settleonce_function, or nothing for the account's own rights",
 			EnvDatabaseRole, value)
 	}
