@@ -17,12 +17,16 @@ import (
 func TestCIInstallsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	const (
-		components   = "bin/cloud_spanner_emulator/emulator_main platform/pubsub-emulator"
+		surfaces     = "lib/surface/alpha lib/surface/beta"
+		components   = surfaces + " bin/cloud_spanner_emulator/emulator_main platform/pubsub-emulator"
+		addAlpha     = "gcloud components install alpha --quiet"
+		addBeta      = "gcloud components install beta --quiet"
 		addSpanner   = "gcloud components install cloud-spanner-emulator --quiet"
 		addPubSub    = "gcloud components install pubsub-emulator --quiet"
 		update       = "apt-get --quiet update"
 		install      = "apt-get --quiet install --yes --no-install-recommends "
 		sudo         = "sudo -n env DEBIAN_FRONTEND=noninteractive "
+		gcloudDebs   = "google-cloud-cli"
 		spannerDebs  = "google-cloud-cli-spanner-emulator"
 		pubsubDebs   = "google-cloud-cli-pubsub-emulator"
 		javaDebs     = "default-jre-headless"
@@ -43,16 +47,19 @@ func TestCIInstallsWhatIsMissing(t *testing.T) {
 		{
 			name:    "components",
 			machine: ciMachine{programs: "make shellcheck java gcloud apt-get", user: root},
-			want:    []string{addSpanner, addPubSub},
+			want:    []string{addAlpha, addBeta, addSpanner, addPubSub},
 		},
 		{
 			name:    "components of a CLI that a package manager installed",
 			machine: ciMachine{programs: "make shellcheck java gcloud apt-get", user: root, fail: "gcloud?components*"},
-			want:    []string{addSpanner, update, install + spannerDebs, addPubSub, update, install + pubsubDebs},
+			want: []string{
+				addAlpha, update, install + gcloudDebs, addBeta, update, install + gcloudDebs,
+				addSpanner, update, install + spannerDebs, addPubSub, update, install + pubsubDebs,
+			},
 		},
 		{
 			name:    "emulators, with others running",
-			machine: ciMachine{programs: "make shellcheck gcloud apt-get", user: root, env: []string{spannerEnv, pubsubEnv}},
+			machine: ciMachine{programs: "make shellcheck gcloud apt-get", components: surfaces, user: root, env: []string{spannerEnv, pubsubEnv}},
 		},
 		{
 			name:    "programs",
@@ -67,13 +74,13 @@ func TestCIInstallsWhatIsMissing(t *testing.T) {
 		{
 			name:    "everything, and sudo would ask",
 			machine: ciMachine{programs: "make gcloud apt-get sudo", user: nobody, fail: "*?-n?*"},
-			want:    []string{sudo + update, addSpanner, addPubSub, sudo + update},
+			want:    []string{sudo + update, addAlpha, addBeta, addSpanner, addPubSub, sudo + update},
 			lacks:   []string{"shellcheck", "java"},
 		},
 		{
 			name:    "everything, and nothing can be installed",
 			machine: ciMachine{programs: "make", user: root},
-			lacks:   []string{"shellcheck", "cloud-spanner-emulator", "pubsub-emulator", "java"},
+			lacks:   []string{"shellcheck", "alpha", "beta", "cloud-spanner-emulator", "pubsub-emulator", "java"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,7 +93,7 @@ func TestCIInstallsWhatIsMissing(t *testing.T) {
 			if diff := cmp.Diff(c.want, calls[:first], cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("calls before make (-want +got):\n%s", diff)
 			}
-			for _, what := range []string{"shellcheck", "cloud-spanner-emulator", "pubsub-emulator", "java"} {
+			for _, what := range []string{"shellcheck", "alpha", "beta", "cloud-spanner-emulator", "pubsub-emulator", "java"} {
 				said := strings.Contains(output, "ci: "+what+" is missing and cannot be installed here")
 				if said != slices.Contains(c.lacks, what) {
 					t.Errorf("says that %s is missing: %t, want %t\n%s", what, said, !said, output)

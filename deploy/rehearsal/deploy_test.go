@@ -132,6 +132,7 @@ func TestDeployment(t *testing.T) {
 		{"each account may do what it has to", r.accounts},
 		{"what is uploaded is what gcloud lists", r.uploaded},
 		{"a payout that is published settles", r.settles},
+		{"doctor finds nothing wrong", r.examined},
 		{"the second run changes nothing", r.second},
 		{"a topic or region that changes is refused", r.refusesToMove},
 		{"an upgrade keeps the subscription and what waits in it", r.upgrade},

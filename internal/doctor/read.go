@@ -19,12 +19,9 @@ import (
 // errNoFunction is why nothing is known of a function that was not named.
 var errNoFunction = errors.New("the function is not named; give --function, or --function-timeout")
 
-// envDatabaseRole names the database role of the function.
-const envDatabaseRole = "SPANNER_DATABASE_ROLE"
-
 // newFunction takes what the function's variables say, with its own defaults.
 func newFunction(env func(string) string) (Function, error) {
-	f := Function{Database: env(config.EnvDatabase), DatabaseRole: env(envDatabaseRole)}
+	f := Function{Database: env(config.EnvDatabase), DatabaseRole: env(config.EnvDatabaseRole)}
 	var faults []error
 	duration := func(name string, byDefault time.Duration) time.Duration {
 		value := env(name)
