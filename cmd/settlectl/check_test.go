@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
@@ -27,8 +28,14 @@ type outcome struct {
 // settlectl runs the program in-process. env is its environment.
 func settlectl(t *testing.T, in io.Reader, env map[string]string, args ...string) outcome {
 	t.Helper()
+	return settlectlAt(t, time.Now, in, env, args...)
+}
+
+// settlectlAt runs it at a time of the test's choice.
+func settlectlAt(t *testing.T, now func() time.Time, in io.Reader, env map[string]string, args ...string) outcome {
+	t.Helper()
 	var out, errOut bytes.Buffer
-	code := run(t.Context(), args, streams{in: in, out: &out, err: &errOut, getenv: func(name string) string { return env[name] }})
+	code := run(t.Context(), args, streams{in: in, out: &out, err: &errOut, now: now, getenv: func(name string) string { return env[name] }})
 	return outcome{code: code, out: out.String(), errOut: errOut.String()}
 }
 

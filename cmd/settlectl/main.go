@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -62,6 +63,8 @@ type streams struct {
 	// outColumns and errColumns are the widths of the terminals behind out and err;
 	// zero: not a terminal.
 	outColumns, errColumns int
+	// now tells the time.
+	now func() time.Time
 	// getenv looks up an environment variable. The client libraries read theirs
 	// (PUBSUB_EMULATOR_HOST, GOOGLE_APPLICATION_CREDENTIALS) from the process, but
 	// for SPANNER_EMULATOR_HOST where a command opens the database itself.
@@ -71,7 +74,8 @@ type streams struct {
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], streams{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
-		outColumns: terminalColumns(os.Stdout), errColumns: terminalColumns(os.Stderr), getenv: os.Getenv,
+		outColumns: terminalColumns(os.Stdout), errColumns: terminalColumns(os.Stderr),
+		now: time.Now, getenv: os.Getenv,
 	}))
 }
 

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/bank"
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// The settlements of [fixture.fill], one of each kind.
+const (
+	stlApplied    = "stl-8472" // USD by default, no bank
+	stlDuplicate  = "stl-8473" // delivered twice
+	stlConflict   = "stl-8474" // one open conflict, of two members, delivered twice
+	stlConflicts  = "stl-8475" // two conflicts: one open, one resolved
+	stlExpired    = "stl-8476" // its receipt has expired
+	stlConfirmed  = "stl-8480"
+	stlRejected   = "stl-8481" // reversed
+	stlReturned   = "stl-8482" // reversed
+	stlAccepted   = "stl-8483"
+	stlUncertain  = "stl-8484" // not found once
+	stlDeferred   = "stl-8485" // the bank asked to come again
+	stlHeld       = "stl-8486" // the bank does not let us in
+	stlOther      = "stl-8490" // manual: the bank answered with another transfer
+	stlForgotten  = "stl-8491" // manual: the bank may have forgotten the key
+	stlImpatience = "stl-8492" // manual: no final answer in 7 days
+	stlTwice      = "stl-8493" // manual: two transfers under the key
+	stlBlocked    = "stl-8494" // manual: the bank's status is for a person
+	stlVanished   = "stl-8495" // manual: the bank no longer knows what it had accepted
+)
+
+// stlEverything has everything at once, and IDs as long as they can be: two
+// conflicts, and an instruction that was sent twice, accepted, confirmed and
+// returned.
+var stlEverything = longID("stl-9000:")
+
+func longID(begin string) string { return begin + strings.Repeat("0123456789", 13)[:128-len(begin)] }
+
+const (
+	fixtureToken        = "token"
+	fixtureSubscription = "projects/p/subscriptions/payouts"
+)
+
+// fixture is a database of a test's own on the emulator, and the real service
+// over it with a bank on loopback. Nothing happens by itself, and time passes for
+// the service and the bank when the test says so; commit timestamps are the
+// emulator's.
+type fixture struct {
+	t        *testing.T
+	database databaseFlags
+	client   *spanner.Client // for looking, and for what time does to rows
+	store    *spannerstore.Store
+	bank     *banktest.Bank
+	bankURL  string
+	clock    *banktest.Clock
+	stepper  *settle.Stepper
+	service  *settle.Service
+	ids      atomic.Int64
+}
+
+// newFixture returns one without any rows. The clock shows the time of now.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	statements, err := schema.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{
+		t: t, clock: banktest.NewClock(time.Now().UTC().Truncate(time.Microsecond)),
+		database: databaseFlags{name: emulatortest.Database(t, statements), emulator: emulatortest.Spanner(t).GRPC},
+	}
+	if f.client, err = f.database.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.client.Close)
+	if f.store, err = spannerstore.Open(t.Context(), f.database.storeConfig()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(f.store.Close)
+	f.bank = banktest.New(t, f.clock.Now, banktest.Options{Token: fixtureToken})
+	if f.bankURL, err = f.bank.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	profile := bank.GenericProfile()
+	client, err := bank.New(bank.Config{BaseURL: f.bankURL, Token: fixtureToken, Profile: profile, Now: f.clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.stepper = &settle.Stepper{
+		Store: f.store, Bank: client, NewID: f.newID, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
+		Policy: settle.Policy{
+			KeyLifetime: profile.KeyLifetime, VisibilityLag: profile.VisibilityLag,
+			SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout,
+		},
+	}
+	f.service = &settle.Service{Store: f.store, Banking: f.stepper, DefaultCurrency: "USD", NewID: f.newID, Now: f.clock.Now}
+	return f
+}
+
+// newID returns IDs of the shape of a UUID, in the order of their making.
+func (f *fixture) newID() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", f.ids.Add(1)) }
+
+// env is the environment of a program that works with this database.
+func (f *fixture) env() map[string]string {
+	return map[string]string{"SPANNER_DATABASE": f.database.name, "SPANNER_EMULATOR_HOST": f.database.emulator}
+}
+
+// run runs the program on the fixture's database, at the time of its clock.
+func (f *fixture) run(args ...string) outcome {
+	f.t.Helper()
+	return settlectlAt(f.t, f.clock.Now, nil, f.env(), args...)
+}
+
+// message is a message as the subscription delivers it. Its ID is its number.
+func (f *fixture) message(data string) settle.Message {
+	return settle.Message{
+		ID: fmt.Sprintf("%d", 7_000_000_000_000_000+f.ids.Add(1)), Subscription: fixtureSubscription,
+		PublishTime: f.clock.Now().Add(-time.Second), Data: []byte(data),
+	}
+}
+
+// deliver delivers a message once for each outcome that is to come of it.
+func (f *fixture) deliver(data string, want ...settle.Outcome) {
+	f.t.Helper()
+	message := f.message(data)
+	for _, outcome := range want {
+		f.handOver(settle.Delivery{Message: message}, outcome)
+	}
+}
+
+func (f *fixture) handOver(d settle.Delivery, want settle.Outcome) {
+	f.t.Helper()
+	result, err := f.service.Deliver(f.t.Context(), d)
+	if err != nil || result.Outcome != want {
+		f.t.Fatalf("deliver %s: %v, %v; want %v", d.Message.Data, result.Outcome, err, want)
+	}
+}
+
+// step makes a step of a settlement's instruction that much later than the clock
+// shows; the clock stays, unlike by [banktest.Clock.Advance].
+func (f *fixture) step(id string, later time.Duration, want settle.InstructionState) {
+	f.t.Helper()
+	stepper := *f.stepper
+	stepper.Now = func() time.Time { return f.clock.Now().Add(later) }
+	state, err := stepper.Step(f.t.Context(), id)
+	if err != nil || state != want {
+		f.t.Fatalf("step of %s: %q, %v; want %q", id, state, err, want)
+	}
+}
+
+// apply writes rows past the service: what time, or a person, does to them.
+func (f *fixture) apply(rows ...*spanner.Mutation) {
+	f.t.Helper()
+	if _, err := f.client.Apply(f.t.Context(), rows); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// key is the key of a settlement's rows.
+func key(id string) []byte {
+	sum := sha256.Sum256([]byte(id))
+	return sum[:]
+}
+
+// payout is a payout message with a creditor of its own name, so that the bank can
+// be told what to do with it.
+func payout(id, account, amount, currency string) string {
+	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%s,"currency":%q,"creditor_account":%q,"reference":%q}`,
+		id, account, amount, currency, creditor(id), "claim of "+id[:8])
+}
+
+func creditor(id string) string { return strings.Replace(id, "stl", "cp", 1) }
+
+// script tells the bank what to do with a settlement's transfer.
+func (f *fixture) script(id string, plan banktest.Plan) { f.bank.ScriptCreditor(creditor(id), plan) }
+
+// lost is a send that the bank forgets, and answers with an error that does not
+// say so.
+var lost = banktest.Attempt{Execute: banktest.ExecuteNever, AfterStatus: 500}
+
+// fill brings every kind of case into the database.
+func (f *fixture) fill() *fixture {
+	f.t.Helper()
+	f.fillLedger()
+	f.fillQuarantine()
+	f.fillEverything()
+	f.fillBank()
+	f.fillManual()
+	f.fillHeld()
+	return f
+}
+
+func (f *fixture) fillLedger() {
+	f.t.Helper()
+	const applied, duplicate, conflict = settle.OutcomeApplied, settle.OutcomeDuplicate, settle.OutcomeConflict
+	f.deliver(`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"metadata":{"batch":"B-7","source":"\u001b[2Jclaims"}}`, applied)
+	f.deliver(`{"settlement_id":"stl-8473","account_id":"reserve-claims","amount_cents":125000,"currency":"EUR"}`, applied, duplicate)
+	f.deliver(`{"settlement_id":"stl-8474","account_id":"reserve-claims","amount_cents":2500,"currency":"EUR"}`, applied)
+	f.deliver(`{"settlement_id":"stl-8474","account_id":"reserve-fees","amount_cents":2600,"currency":"EUR"}`, conflict, conflict)
+	f.deliver(`{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":99,"reference":"fee 11"}`, applied)
+	f.deliver(`{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":99,"currency":"USD","reference":"fee 11"}`, conflict)
+	f.deliver(`{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":98,"reference":"fee \u202e11"}`, conflict)
+	f.resolveConflict(stlConflicts, `{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":99,"currency":"USD","reference":"fee 11"}`)
+	f.deliver(`{"settlement_id":"stl-8476","account_id":"reserve-claims","amount_cents":80000,"currency":"JPY"}`, applied)
+	f.apply(spanner.Delete("settlement_receipts", spanner.Key{key(stlExpired)})) // as its row deletion policy does
+}
+
+// resolveConflict closes the conflict with a message, as a person does.
+func (f *fixture) resolveConflict(id, message string) {
+	f.t.Helper()
+	p, err := settle.Decode([]byte(message), "USD")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.apply(spanner.UpdateMap("settlement_conflicts", map[string]any{
+		"settlement_id": id, "payload_hash": string(p.Hash()),
+		"resolved_at": spanner.CommitTimestamp, "resolved_by": "ines@example.com", "note": "the producer now writes the currency out; the same payout",
+	}))
+}
+
+func (f *fixture) fillQuarantine() {
+	f.t.Helper()
+	for _, data := range []string{
+		`not JSON`,
+		`{"settlement_id":"stl-8499","account_id":"reserve-claims","amount_cents":1,"amount_cents":2}`,
+		`{"settlement_id":"stl-8499","account_id":"reserve-claims","amount_cents":1,"Amount":2}`,
+		`{"settlement_id":"stl-8499","amount_cents":1}`,
+		`{"settlement_id":"stl-8499","account_id":"reserve-claims","amount_cents":47.31}`,
+		" ",
+	} {
+		f.deliver(data, settle.OutcomeQuarantined)
+	}
+	strange := f.message("{}")
+	strange.ID, strange.Subscription, strange.Attributes = "m\x1b[2J-1", "", map[string]string{"ce-type": "google.cloud.storage.object.v1.finalized"}
+	f.handOver(settle.Delivery{Message: strange, Refusal: &settle.Refusal{
+		Reason: settle.ReasonUnsupportedEvent, Detail: "the event's type is another than google.cloud.pubsub.topic.v1.messagePublished",
+	}}, settle.OutcomeQuarantined)
+	released := f.message(`{"settlement_id":"stl-8498","account_id":"reserve-claims","amount_cents":"1"}`)
+	f.handOver(settle.Delivery{Message: released}, settle.OutcomeQuarantined)
+	f.apply(spanner.UpdateMap("quarantined_messages", map[string]any{ // as a person does
+		"identity":    settle.Quarantined{Message: released}.Identity(),
+		"released_at": spanner.CommitTimestamp, "released_by": "ines@example.com", "note": "amount corrected", "expire_from": spanner.CommitTimestamp,
+	}))
+}
+
+func (f *fixture) fillEverything() {
+	f.t.Helper()
+	id, account, to := stlEverything, longID("reserve:"), longID("cp:")
+	message := func(amount, reference string) string {
+		return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%s,"currency":"BHD","creditor_account":%q,"reference":%q,"metadata":{"batch":"B-8","operator":%q}}`,
+			id, account, amount, to, reference, strings.Repeat("Größe 東京 ", 20))
+	}
+	reference := strings.Repeat("claim 19-4431, ", 9)
+	f.bank.ScriptCreditor(to, banktest.Plan{
+		Attempts: []banktest.Attempt{lost},
+		Life:     []banktest.Change{{Status: "ACSP"}, {After: time.Hour, Status: banktest.Settled}, {After: 20 * time.Hour, Status: banktest.Returned, Reason: "AC04"}},
+	})
+	f.deliver(message("1234567", reference), settle.OutcomeApplied)
+	f.clock.Advance(36 * time.Second)
+	f.step(id, 0, settle.InstructionUncertain) // not found
+	f.deliver(message("1234568", reference), settle.OutcomeConflict)
+	f.clock.Advance(40 * time.Second)
+	f.step(id, 0, settle.InstructionAccepted) // not found twice: sent again
+	f.deliver(message("1234567", "claim 19-4432"), settle.OutcomeConflict, settle.OutcomeConflict)
+	f.clock.Advance(16 * time.Second)
+	f.step(id, 0, settle.InstructionAccepted) // pending
+	f.clock.Advance(80 * time.Minute)
+	f.step(id, 0, settle.InstructionConfirmed)
+	f.clock.Advance(30 * time.Hour)
+	f.step(id, 0, settle.InstructionReturned)
+}
+
+func (f *fixture) fillBank() {
+	f.t.Helper()
+	f.script(stlRejected, banktest.Plan{Rest: banktest.Attempt{Reject: "insufficient_funds"}})
+	f.script(stlReturned, banktest.Plan{Life: []banktest.Change{{Status: banktest.Settled}, {After: 10 * time.Second, Status: banktest.Returned}}})
+	f.script(stlAccepted, banktest.Plan{Life: []banktest.Change{{Status: "ACSP"}}})
+	f.script(stlUncertain, banktest.Plan{Rest: lost})
+	f.script(stlDeferred, banktest.Plan{Rest: banktest.Attempt{BeforeStatus: 429, RetryAfter: "600"}})
+	for _, message := range []string{
+		payout(stlConfirmed, "reserve-claims", "310000", "EUR"),
+		payout(stlRejected, "reserve-claims", "2500", "BHD"),
+		payout(stlReturned, "reserve-claims", "15000", "JPY"),
+		payout(stlAccepted, "reserve-fees", "4200", "EUR"),
+		payout(stlUncertain, "reserve-claims", "47310", "USD"),
+		payout(stlDeferred, "reserve-fees", "700", "USD"),
+	} {
+		f.deliver(message, settle.OutcomeApplied)
+	}
+	f.clock.Advance(36 * time.Second)
+	f.step(stlConfirmed, 0, settle.InstructionConfirmed)
+	f.step(stlReturned, 0, settle.InstructionReturned)
+	f.step(stlAccepted, 0, settle.InstructionAccepted)
+	f.step(stlUncertain, 0, settle.InstructionUncertain)
+}
+
+func (f *fixture) fillManual() {
+	f.t.Helper()
+	f.script(stlOther, banktest.Plan{Rest: banktest.Attempt{Answer: banktest.AnswerWrongAmount}})
+	f.script(stlForgotten, banktest.Plan{Rest: lost})
+	f.script(stlImpatience, banktest.Plan{Rest: lost, StepsRest: banktest.Step{HTTPStatus: 500}})
+	f.script(stlTwice, banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
+	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
+	f.script(stlVanished, banktest.Plan{Rest: banktest.Attempt{Execute: banktest.ExecuteNever}})
+	for _, id := range []string{stlOther, stlForgotten, stlImpatience, stlTwice, stlBlocked, stlVanished} {
+		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	}
+	const manual, day = settle.InstructionManual, 24 * time.Hour
+	f.step(stlForgotten, 20*time.Hour, manual)
+	f.step(stlImpatience, 8*day, manual)
+	f.step(stlTwice, time.Minute, manual)
+	f.step(stlBlocked, time.Minute, manual)
+	f.step(stlVanished, time.Minute, manual)
+}
+
+// fillHeld comes last: after it the bank's client lets no send through for a while.
+func (f *fixture) fillHeld() {
+	f.t.Helper()
+	f.script(stlHeld, banktest.Plan{Rest: banktest.Attempt{BeforeStatus: 401}})
+	f.deliver(payout(stlHeld, "reserve-claims", "1", "EUR"), settle.OutcomeApplied)
+}
