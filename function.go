@@ -34,9 +34,8 @@ import (
 
 const (
 	// reconcileBatch bounds the bank instructions that a run of ReconcileBank lists
-	// at once, reconcileAtOnce those that it works on at once.
-	reconcileBatch  = 1000
-	reconcileAtOnce = 16
+	// at once.
+	reconcileBatch = 1000
 	// reconcileTimeout is the least time of a run. One that is still going when the
 	// next begins is harmless.
 	reconcileTimeout = 2 * time.Minute
@@ -114,7 +113,7 @@ func wire(cfg config.Config) (handlers, error) {
 
 	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
 	reconciler := &settle.Reconciler{
-		Store: store, Banking: banking, Now: time.Now, Limit: reconcileBatch, Concurrency: reconcileAtOnce, Margin: banking.Longest(),
+		Store: store, Banking: banking, Now: time.Now, Limit: reconcileBatch, Concurrency: cfg.BankConcurrency, Margin: banking.Longest(),
 	}
 	// The store may read again after the deadline, and the whole has to stay
 	// within the budget of one delivery.

@@ -135,6 +135,7 @@ check_forms() {
 	done
 	number SPANNER_PROCESSING_UNITS 100 1000000
 	number MAX_DELIVERY_ATTEMPTS 5 100
+	number BANK_CONCURRENCY 1 1000
 	for name in SETTLE RECONCILE; do
 		number "${name}_CONCURRENCY" 1 1000
 		number "${name}_MIN_INSTANCES" 0 1000

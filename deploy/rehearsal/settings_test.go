@@ -28,6 +28,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		// A delivery takes 25s + 10s + 20s + 20s.
 		{"SETTLE_TIMEOUT", "40s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
 		{"BANK_SEND_TIMEOUT", "35s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		{"BANK_CONCURRENCY", "0", "BANK_CONCURRENCY is 0; expected 1 to 1000"},
 		{"BANK_STATUS_TIMEOUT", "25s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
 		{"SETTLE_FUNCTION_TIMEOUT", "120s", "SETTLE_FUNCTION_TIMEOUT is 120s and SETTLE_ACK_DEADLINE 120s"},
 		{"SETTLE_ACK_DEADLINE", "90s", "SETTLE_FUNCTION_TIMEOUT is 90s and SETTLE_ACK_DEADLINE 90s"},

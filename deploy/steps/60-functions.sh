@@ -26,6 +26,7 @@ if [[ -n $BANK_URL ]]; then
 		BANK_VISIBILITY_LAG="$BANK_VISIBILITY_LAG"
 		BANK_SEND_TIMEOUT="$BANK_SEND_TIMEOUT"
 		BANK_STATUS_TIMEOUT="$BANK_STATUS_TIMEOUT"
+		BANK_CONCURRENCY="$BANK_CONCURRENCY"
 	)
 	# Versions by number: what an instance is given does not depend on when it starts.
 	secrets+=("BANK_TOKEN=$BANK_TOKEN_SECRET:$BANK_TOKEN_VERSION")

@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/settleonce/settleonce/internal/config"
 )
 
 // Figures of Google's services.
@@ -47,8 +49,9 @@ const (
 	// EventRows are the rows of an instruction's history: created, sent, and one
 	// for each question.
 	EventRows = 2 + Questions
-	// ReconcileAtOnce is how many instructions a run of ReconcileBank works on at a time.
-	ReconcileAtOnce = 16
+	// ReconcileRuns is how many runs of ReconcileBank there are at a time: one is
+	// started a minute, and takes 2 minutes at the most.
+	ReconcileRuns = 2
 	// ReceiptDays is how long a receipt is stored: the row deletion policy's 100
 	// days and the 3 by which it may be late.
 	ReceiptDays = 103
@@ -164,9 +167,9 @@ func (e *estimate) functions() {
 	}, "the larger of deliveries ÷ %d ÷ %g and rate × %v ÷ %g", l.Concurrency, RunCPU, l.CPU, RunCPU)
 	questions := func(rate float64) float64 { return rate * l.BankShare * Questions }
 	e.add("ReconcileBank: questions a second", questions, "rate × %g × %d: one that confirms, one a day for 10 days", l.BankShare, Questions)
-	e.add("ReconcileBank: runs at a time", func(rate float64) float64 {
-		return math.Ceil(tidy(questions(rate) * (l.Bank.Seconds() + 4*l.Commit.Seconds()) / ReconcileAtOnce))
-	}, "questions × (%v + 4 × %v) ÷ %d; a run a minute takes 2 at the most, so there are 2", l.Bank, l.Commit, ReconcileAtOnce)
+	e.add("ReconcileBank: BANK_CONCURRENCY", func(rate float64) float64 {
+		return math.Ceil(tidy(questions(rate) * (l.Bank.Seconds() + 4*l.Commit.Seconds()) / ReconcileRuns))
+	}, "questions × (%v + 4 × %v) ÷ %d runs at a time; it can be %d at the most", l.Bank, l.Commit, ReconcileRuns, config.MaxBankConcurrency)
 	lines := 1 + l.BankShare*(1+Questions)
 	e.add("Logging: TB a month", func(rate float64) float64 {
 		return rate * secondsOfMonth * lines * float64(l.LogBytes) / terabyte

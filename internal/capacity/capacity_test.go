@@ -2,9 +2,6 @@ package capacity
 
 import (
 	"math"
-	"os"
-	"regexp"
-	"strconv"
 	"testing"
 
 	"cloud.google.com/go/spanner/spansql"
@@ -57,8 +54,8 @@ func TestByHand(t *testing.T) {
 		{"SettlePayout: deliveries at a time", noBank, 10000, 150},
 		{"SettlePayout: instances of 1 vCPU", noBank, 10000, 34},
 		{"ReconcileBank: questions a second", Default(), 10000, 22000},
-		// 22000 × 0.36 / 16 = 495.
-		{"ReconcileBank: runs at a time", Default(), 10000, 495},
+		// 22000 × 0.36 / 2 = 3960.
+		{"ReconcileBank: BANK_CONCURRENCY", Default(), 10000, 3960},
 		{"ReconcileBank: runs at a time", noBank, 10000, 0},
 	}
 	for _, tt := range tests {
@@ -102,21 +99,5 @@ func TestSizesNameEveryColumn(t *testing.T) {
 	}
 	if tables != len(sizes) {
 		t.Errorf("%d tables, want %d", tables, len(sizes))
-	}
-}
-
-// TestReconcileAtOnce reads the figure where the function has it.
-func TestReconcileAtOnce(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("../../function.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^\s*reconcileAtOnce\s*=\s*(\d+)$`).FindSubmatch(source)
-	if found == nil {
-		t.Fatal("function.go says no reconcileAtOnce")
-	}
-	if n, err := strconv.Atoi(string(found[1])); err != nil || n != ReconcileAtOnce {
-		t.Errorf("function.go says %s, this package %d", found[1], ReconcileAtOnce)
 	}
 }

@@ -21,6 +21,7 @@ const (
 // bankVariables are those that mean nothing without BANK_URL.
 var bankVariables = [...]string{
 	EnvBankToken, EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout,
+	EnvBankConcurrency,
 }
 
 // bank reads the bank's configuration; nil where there is no BANK_URL. The

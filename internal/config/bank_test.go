@@ -52,11 +52,12 @@ func TestFaultsOfTheBank(t *testing.T) {
 	_, err := fromMap(map[string]string{
 		EnvBankURL: "https://bank.example", EnvBankToken: "a secret", EnvBankProfile: "/does/not/exist",
 		EnvBankKeyLifetime: "forever", EnvBankVisibilityLag: "2h", EnvBankSendTimeout: "1m", EnvBankStatusTimeout: "0s",
+		EnvBankConcurrency: "0",
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, name := range []string{EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout} {
+	for _, name := range []string{EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout, EnvBankConcurrency} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in:\n%v", name, err)
 		}

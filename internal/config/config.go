@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -37,6 +38,7 @@ const (
 	EnvBankVisibilityLag = "BANK_VISIBILITY_LAG"
 	EnvBankSendTimeout   = "BANK_SEND_TIMEOUT"
 	EnvBankStatusTimeout = "BANK_STATUS_TIMEOUT"
+	EnvBankConcurrency   = "BANK_CONCURRENCY"
 )
 
 // Bounds of the settle timeout. A commit that waits for a lock can take seconds,
@@ -48,6 +50,13 @@ const (
 	DefaultSettleTimeout = 25 * time.Second
 	MinSettleTimeout     = 10 * time.Second
 	MaxSettleTimeout     = 9 * time.Minute
+)
+
+// Bounds of the instructions that a run of ReconcileBank works on at a time: each
+// is an exchange with the bank that waits, and the bank has limits of its own.
+const (
+	DefaultBankConcurrency = 32
+	MaxBankConcurrency     = 1000
 )
 
 // Config is the program's configuration. The zero value is not valid; [FromEnv]
@@ -77,6 +86,9 @@ type Config struct {
 	// Bank is the bank that is asked. Nil means that none is configured. From
 	// BANK_URL and the other variables that begin with BANK_. Its Now is not set.
 	Bank *bank.Config
+	// BankConcurrency is how many instructions a run of ReconcileBank works on at a
+	// time. Defaults to DefaultBankConcurrency. From BANK_CONCURRENCY.
+	BankConcurrency int
 	// Project is the ID of the project that traces belong to, for the log. Defaults
 	// to the database's. From GOOGLE_CLOUD_PROJECT.
 	Project string
@@ -96,10 +108,11 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 		DefaultCurrency: env.currency(),
 		SettleTimeout: env.duration(EnvSettleTimeout, DefaultSettleTimeout, MinSettleTimeout, MaxSettleTimeout,
 			", and less than the subscription's ack deadline, which is at most 10m"),
-		LogLevel:     env.level(),
-		EmulatorHost: env.emulator(),
-		Bank:         env.bank(),
-		Telemetry:    env.telemetry(),
+		LogLevel:        env.level(),
+		EmulatorHost:    env.emulator(),
+		Bank:            env.bank(),
+		BankConcurrency: env.count(EnvBankConcurrency, DefaultBankConcurrency, MaxBankConcurrency),
+		Telemetry:       env.telemetry(),
 	}
 	c.Project = env.project(c.Database)
 	env.checkDelivery(c)
@@ -221,6 +234,19 @@ func (e *environment) duration(name string, byDefault, least, most time.Duration
 		e.fault("%s is %q; expected %v to %v%s", name, value, least, most, why)
 	}
 	return d
+}
+
+// count reads a whole number from 1 to most.
+func (e *environment) count(name string, byDefault, most int) int {
+	value, set := e.get(name)
+	if !set {
+		return byDefault
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 || n > most {
+		e.fault("%s is %q; expected a whole number from 1 to %d", name, value, most)
+	}
+	return n
 }
 
 func (e *environment) level() slog.Level {

@@ -25,7 +25,7 @@ func fromMap(vars map[string]string) (Config, error) {
 
 func TestDefaults(t *testing.T) {
 	t.Parallel()
-	want := Config{Database: database, SettleTimeout: 25 * time.Second, LogLevel: slog.LevelInfo, Project: "p", Telemetry: Telemetry{Service: "settleonce"}}
+	want := Config{Database: database, SettleTimeout: 25 * time.Second, LogLevel: slog.LevelInfo, BankConcurrency: 32, Project: "p", Telemetry: Telemetry{Service: "settleonce"}}
 	for name, vars := range map[string]map[string]string{
 		"unset": {},
 		"empty": {EnvDefaultCurrency: "", EnvSettleTimeout: "", EnvLogLevel: "", EnvEmulatorHost: ""},
