@@ -56,7 +56,7 @@ func TestByHand(t *testing.T) {
 		{"ReconcileBank: questions a second", Default(), 10000, 22000},
 		// 22000 × 0.36 / 2 = 3960.
 		{"ReconcileBank: BANK_CONCURRENCY", Default(), 10000, 3960},
-		{"ReconcileBank: runs at a time", noBank, 10000, 0},
+		{"ReconcileBank: BANK_CONCURRENCY", noBank, 10000, 0},
 	}
 	for _, tt := range tests {
 		got := value(t, Estimate(tt.load, []float64{tt.rate}), tt.name)

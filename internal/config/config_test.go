@@ -52,7 +52,7 @@ func TestEverythingSet(t *testing.T) {
 	want := Config{
 		Database: "projects/example.com:p/instances/i-1/databases/d_1", DatabaseRole: "settleonce_function", DefaultCurrency: "KWD",
 		SettleTimeout: 90 * time.Second, LogLevel: slog.LevelWarn, EmulatorHost: "127.0.0.1:9010",
-		Project: "example.com:p", Telemetry: Telemetry{Service: "settleonce"},
+		BankConcurrency: 32, Project: "example.com:p", Telemetry: Telemetry{Service: "settleonce"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
