@@ -68,7 +68,8 @@ type readStream struct {
 	access *tableAccess
 }
 
-var tableOfSQL = regexp.MustCompile(`(?i)\b(?:from|join)\s+([a-z_]+)`)
+// tableOfSQL finds tables, and not UNNEST of an array.
+var tableOfSQL = regexp.MustCompile(`(?i)\b(?:from|join)\s+([a-z_]+)\b(?:[^(]|$)`)
 
 func (s readStream) SendMsg(m any) error {
 	switch req := m.(type) {

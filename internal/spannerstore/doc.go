@@ -41,10 +41,31 @@
 // happens inside the client library, which repeats a commit on UNAVAILABLE and
 // runs a whole transaction function again on a broken stream.
 //
+// # What is due
+//
+// The reconciler's two indexes begin with a shard of 16 values, because a time
+// alone would put every write at one end. One query looks into all of them: for
+// each shard a subquery with the shard as an equality, the index's own order and a
+// limit. Spanner can seek such a subquery and stop at the limit. It need not sort,
+// and what it reads does not grow with a backlog, nor with instructions that are
+// final or due later. FORCE_INDEX has Spanner refuse the query where the index is
+// gone, when a scan of the table would take its place. IS NOT NULL is what lets
+// Spanner use a NULL_FILTERED index at all; a comparison with a time is not said to
+// be enough.
+//
+// The shards are taken from in turn, so that a backlog in one does not starve the
+// others, and all are seen at one timestamp.
+//
 // # What was considered beside it
 //
 // A status column with "in progress" would need a second commit for "done", and
 // a crash between the two leaves a row that says neither. A check before the
 // insert in a transaction of its own is a race. DML would cost a round trip a
 // statement, where buffered mutations travel with the commit.
+//
+// For what is due: a read for each shard and index needs no SQL, and was 48 RPCs of a
+// run of the reconciler, one after another, where two queries are enough. One read of
+// 16 ranges applies its limit from the first shard on. A query of all shards that is
+// ordered by time lets a shard that cannot be worked off hold up the others, and
+// whether Spanner stops at the limit or sorts everything due is the planner's choice.
 package spannerstore

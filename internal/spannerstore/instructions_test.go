@@ -5,19 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 
+	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/storetest"
+	"github.com/settleonce/settleonce/schema"
 )
 
 const wantsBank = `{"settlement_id":"stl-8472","account_id":"a","amount_cents":4731,"creditor_account":"cp-19"}`
@@ -152,16 +158,20 @@ func TestStepsAtTheSameTimeSendOnce(t *testing.T) {
 	}
 }
 
-// TestDueReadsNothingThatIsFinal looks at the reads as they are sent: ranges of
-// the index that end at now, and no table. What they return does not grow with
+// withBank returns the payout of a settlement of its own that wants the bank.
+func withBank(id string) string {
+	return fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1,"creditor_account":"c"}`, id)
+}
+
+// TestDueReturnsNothingThatIsFinal counts what comes back: it does not grow with
 // instructions that are final, or are due later.
-func TestDueReadsNothingThatIsFinal(t *testing.T) {
+func TestDueReturnsNothingThatIsFinal(t *testing.T) {
 	t.Parallel()
-	b, reads := newBackend(t), &readWatch{}
-	store := b.open(t, option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(reads.stream)))
+	b, queries := newBackend(t), &queryWatch{}
+	store := b.open(t, option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(queries.stream)))
 	now := storetest.PublishTime
 	settleInState := func(id string, next time.Time, state settle.InstructionState) {
-		st := storetest.NewSettlement(t, fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1,"creditor_account":"c"}`, id))
+		st := storetest.NewSettlement(t, withBank(id))
 		st.Instruction.State, st.Instruction.NextCheckAt = state, next
 		if _, err := store.Settle(t.Context(), st); err != nil {
 			t.Fatal(err)
@@ -172,43 +182,189 @@ func TestDueReadsNothingThatIsFinal(t *testing.T) {
 		settleInState(fmt.Sprintf("final-%d", n), time.Time{}, settle.InstructionReturned)
 		settleInState(fmt.Sprintf("watched-%d", n), now.Add(time.Hour), settle.InstructionConfirmed)
 	}
-	reads.watch()
+	queries.watch()
 	due, err := store.Due(t.Context(), now, 1000)
-	if err != nil || len(due) != 1 {
-		t.Errorf("due %v, %v", due, err)
+	if diff := cmp.Diff([]string{"due"}, due); err != nil || diff != "" {
+		t.Errorf("due: %v (-want +got):\n%s", err, diff)
 	}
-	ranges, rows := reads.seen()
-	if len(ranges) != 16 || rows != 1 {
-		t.Errorf("%d reads of %d rows, want 16 reads of 1 row", len(ranges), rows)
+	if sent, values := queries.seen(); len(sent) != 1 || values != shards+1 {
+		t.Errorf("%d queries and %d values, want 1 with the arrays of %d shards and one ID", len(sent), values, shards)
 	}
-	for _, r := range ranges {
-		end := r.GetKeySet().GetRanges()
-		if r.GetIndex() != "bank_instructions_due" || r.GetKeySet().GetAll() || len(end) != 1 || len(end[0].GetEndClosed().GetValues()) != 2 || r.GetLimit() != 1000 {
-			t.Errorf("read %v", r)
+	queries.watch()
+	backlog, err := store.Backlog(t.Context())
+	if err != nil || !backlog.NextDue.Equal(now) {
+		t.Errorf("backlog %+v, %v; want %v due next", backlog, err, now)
+	}
+	if sent, values := queries.seen(); len(sent) != 1 || values != 2 {
+		t.Errorf("%d queries and %d values, want 1 with the two times", len(sent), values)
+	}
+}
+
+// shards is the number of values of due_shard.
+const shards = 16
+
+// TestABacklogInOneShardStarvesNoOther has everything in one shard due long before
+// the first in any other.
+func TestABacklogInOneShardStarvesNoOther(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t)
+	store := b.open(t)
+	for n := range 60 {
+		if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, withBank(fmt.Sprintf("stl-%d", n)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byShard := map[int64][]string{}
+	rows := b.client.Single().Query(t.Context(), spanner.NewStatement("SELECT due_shard, settlement_id FROM bank_instructions ORDER BY settlement_id"))
+	err := rows.Do(func(row *spanner.Row) error {
+		var (
+			shard int64
+			id    string
+		)
+		err := row.Columns(&shard, &id)
+		byShard[shard] = append(byShard[shard], id)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		update                    []*spanner.Mutation
+		want                      []string
+		crowded, first, ofCrowded = mostIn(byShard), storetest.PublishTime, 0
+	)
+	for shard, ids := range byShard {
+		since := first
+		if shard == crowded {
+			since, ofCrowded = first.Add(-time.Hour), len(ids)
+		}
+		for n, id := range ids { // the last one is the oldest
+			at := since.Add(-time.Duration(n) * time.Second)
+			update = append(update, spanner.Update("bank_instructions", []string{"settlement_id", "next_check_at"}, []any{id, at}))
+		}
+		want = append(want, ids[len(ids)-1])
+	}
+	if _, err := b.client.Apply(t.Context(), update); err != nil {
+		t.Fatal(err)
+	}
+	due, err := store.Due(t.Context(), first, len(want))
+	slices.Sort(want)
+	slices.Sort(due)
+	if diff := cmp.Diff(want, due); err != nil || diff != "" || ofCrowded < 2 {
+		t.Errorf("%d in the crowded shard, %v; the oldest of each shard (-want +got):\n%s", ofCrowded, err, diff)
+	}
+	oldest := first.Add(-time.Hour - time.Duration(ofCrowded-1)*time.Second)
+	if backlog, err := store.Backlog(t.Context()); err != nil || !backlog.NextDue.Equal(oldest) {
+		t.Errorf("backlog %+v, %v; want %v due next", backlog, err, oldest)
+	}
+}
+
+// mostIn returns the shard that has the most.
+func mostIn(byShard map[int64][]string) (most int64) {
+	for shard, ids := range byShard {
+		if len(ids) > len(byShard[most]) {
+			most = shard
+		}
+	}
+	return most
+}
+
+// perShard is a subquery that Spanner can seek and end early: one index, one shard,
+// the index's order, a limit.
+var perShard = regexp.MustCompile(`SELECT (\w+) FROM bank_instructions@\{FORCE_INDEX=(\w+)\} ` +
+	`WHERE due_shard = shard AND (\w+) IS NOT NULL (?:AND (\w+) <= @now )?ORDER BY (\w+) LIMIT (\S+)\)`)
+
+// TestWhatIsDueIsSoughtByShard reads the queries as they are sent, since the
+// emulator shows no plan.
+func TestWhatIsDueIsSoughtByShard(t *testing.T) {
+	t.Parallel()
+	b, queries := newBackend(t), &queryWatch{}
+	store := b.open(t, option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(queries.stream)))
+	queries.watch()
+	if _, err := store.Due(t.Context(), storetest.PublishTime, 7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Backlog(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const due, uncertain = "bank_instructions_due", "bank_instructions_uncertain"
+	want := [][][]string{
+		{{"settlement_id", due, "next_check_at", "next_check_at", "next_check_at", "@limit"}},
+		{
+			{"uncertain_since", uncertain, "uncertain_since", "", "uncertain_since", "1"},
+			{"next_check_at", due, "next_check_at", "", "next_check_at", "1"},
+		},
+	}
+	sent, _ := queries.seen()
+	var got [][][]string
+	for _, q := range sent {
+		sql := strings.Join(strings.Fields(q.GetSql()), " ")
+		var subqueries [][]string
+		for _, match := range perShard.FindAllStringSubmatch(sql, -1) {
+			subqueries = append(subqueries, match[1:])
+		}
+		got = append(got, subqueries)
+		if strings.Count(sql, "bank_instructions@") != len(subqueries) || strings.Contains(perShard.ReplaceAllString(sql, ""), "bank_instructions") {
+			t.Errorf("reads the table in another way too: %s", sql)
+		}
+		if hint := `@{spanner_emulator.`; strings.LastIndex(sql, hint) != 0 {
+			t.Errorf("the emulator's hint has to stand before the query: %s", sql)
+		}
+		if q.GetRequestOptions().GetRequestTag() != "due" || q.GetTransaction().GetSingleUse().GetReadOnly().GetStrong() != true {
+			t.Errorf("sent with %v, %v", q.GetRequestOptions(), q.GetTransaction())
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("subqueries (-want +got):\n%s", diff)
+	}
+	if limit := sent[0].GetParams().GetFields()["limit"].GetStringValue(); limit != "7" {
+		t.Errorf("limit %s, want 7", limit)
+	}
+}
+
+// TestWhatIsDueIsNotSoughtWithoutItsIndex: a scan of the table must not take the
+// index's place in silence.
+func TestWhatIsDueIsNotSoughtWithoutItsIndex(t *testing.T) {
+	t.Parallel()
+	for index, refused := range map[string]struct{ due, backlog bool }{
+		"bank_instructions_due": {true, true}, "bank_instructions_uncertain": {false, true}, "no index": {false, false},
+	} {
+		statements, err := schema.Statements()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := backend{database: emulatortest.Database(t, slices.DeleteFunc(statements, func(s string) bool { return strings.Contains(s, index+" ON ") }))}
+		store := b.open(t)
+		if due, err := store.Due(t.Context(), storetest.PublishTime, 1); (err != nil) != refused.due {
+			t.Errorf("without %s: due %v, %v", index, due, err)
+		}
+		if backlog, err := store.Backlog(t.Context()); (err != nil) != refused.backlog {
+			t.Errorf("without %s: backlog %v, %v", index, backlog, err)
 		}
 	}
 }
 
-// readWatch keeps the reads of a client and counts the rows that come back.
-type readWatch struct {
-	mu    sync.Mutex
-	reads []*spannerpb.ReadRequest
-	rows  int
+// queryWatch keeps the queries of a client and counts the values that come back,
+// those within arrays too.
+type queryWatch struct {
+	mu      sync.Mutex
+	queries []*spannerpb.ExecuteSqlRequest
+	values  int
 }
 
-func (w *readWatch) watch() {
+func (w *queryWatch) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.reads, w.rows = nil, 0
+	w.queries, w.values = nil, 0
 }
 
-func (w *readWatch) seen() ([]*spannerpb.ReadRequest, int) {
+func (w *queryWatch) seen() ([]*spannerpb.ExecuteSqlRequest, int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.reads, w.rows
+	return w.queries, w.values
 }
 
-func (w *readWatch) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (w *queryWatch) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	stream, err := streamer(ctx, desc, cc, method, opts...)
 	return &watchedStream{stream, w}, err
 }
@@ -216,14 +372,17 @@ func (w *readWatch) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.
 type watchedStream struct {
 	grpc.ClientStream
 
-	w *readWatch
+	w *queryWatch
 }
 
 func (s *watchedStream) SendMsg(m any) error {
-	if read, ok := m.(*spannerpb.ReadRequest); ok {
-		s.w.mu.Lock()
-		s.w.reads = append(s.w.reads, read)
-		s.w.mu.Unlock()
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	switch request := m.(type) {
+	case *spannerpb.ExecuteSqlRequest:
+		s.w.queries = append(s.w.queries, request)
+	case *spannerpb.ReadRequest:
+		return fmt.Errorf("a read, where a query is expected: %v", request)
 	}
 	return s.ClientStream.SendMsg(m)
 }
@@ -232,8 +391,10 @@ func (s *watchedStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	if part, ok := m.(*spannerpb.PartialResultSet); ok && err == nil {
 		s.w.mu.Lock()
-		s.w.rows += len(part.GetValues()) // one column a row
-		s.w.mu.Unlock()
+		defer s.w.mu.Unlock()
+		for _, value := range part.GetValues() {
+			s.w.values += 1 + len(value.GetListValue().GetValues())
+		}
 	}
 	return err
 }
@@ -279,7 +440,17 @@ func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	if _, err := stepper(store, bank, now).Step(t.Context(), "stl-8472"); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"ExecuteStreamingSql", "Commit", "ExecuteStreamingSql", "Commit"}, w.seen()); diff != "" {
+	question := []string{"ExecuteStreamingSql", "Commit", "ExecuteStreamingSql", "Commit"}
+	if diff := cmp.Diff(question, w.seen()); diff != "" {
 		t.Errorf("RPCs of a question (-want +got):\n%s", diff)
+	}
+	w.watch(nil)
+	later = later.Add(48 * time.Hour)
+	reconciler := &settle.Reconciler{Store: store, Banking: stepper(store, bank, now), Now: func() time.Time { return later }, Limit: 2, Concurrency: 1}
+	if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Due != 1 || run.States[settle.InstructionConfirmed] != 1 {
+		t.Fatalf("%+v, %v", run, err)
+	}
+	if diff := cmp.Diff(slices.Concat([]string{"ExecuteStreamingSql"}, question, []string{"ExecuteStreamingSql"}), w.seen()); diff != "" {
+		t.Errorf("RPCs of a run with one question (-want +got):\n%s", diff)
 	}
 }

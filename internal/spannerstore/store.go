@@ -30,6 +30,9 @@ type Store struct {
 	// turn, when not nil, lets one read-write transaction run at a time: the
 	// emulator mishandles two of one client.
 	turn chan struct{}
+	// hint stands before the queries of NULL_FILTERED indexes; empty but for the
+	// emulator.
+	hint string
 }
 
 var _ settle.Store = (*Store)(nil)
@@ -42,8 +45,9 @@ type Config struct {
 	// own rights.
 	DatabaseRole string
 	// Emulator says that the database is the Spanner emulator's. The client
-	// finds the emulator by SPANNER_EMULATOR_HOST or by Options; this field makes
-	// read-write transactions run one after another, which the emulator needs.
+	// finds the emulator by SPANNER_EMULATOR_HOST or by Options; this field does
+	// the two things that the emulator needs: read-write transactions run one after
+	// another, and queries of NULL_FILTERED indexes carry a hint.
 	Emulator bool
 	// Options are passed to the Spanner client. Usually empty.
 	Options []option.ClientOption
@@ -64,7 +68,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{client: client}
 	if cfg.Emulator {
-		s.turn = make(chan struct{}, 1)
+		s.turn, s.hint = make(chan struct{}, 1), emulatorHint
 	}
 	return s, nil
 }
