@@ -17,6 +17,7 @@ type tally struct {
 
 	counted     int64 // deliveries that were conflicts or went to quarantine
 	instruction settle.InstructionState
+	doubtful    bool // it is uncertain, and something of it may have reached the bank
 	missed      bool // the bank was asked and did not know the transfer
 	executed    int  // transfers of the bank
 	moved       int  // of these the ones that were neither rejected nor sent back
@@ -69,7 +70,7 @@ func (b books) tally(id string) tally {
 	}
 	for _, in := range b.Instructions {
 		if in.SettlementID == id {
-			of.instruction = in.State
+			of.instruction, of.doubtful = in.State, in.State == settle.InstructionUncertain && in.Sends > 0
 		}
 	}
 	for _, e := range b.Events {

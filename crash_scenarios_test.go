@@ -2,6 +2,7 @@ package settleonce_test
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -41,34 +43,30 @@ type scenario struct {
 	// end is how everything ends, wherever the process was killed.
 	end tally
 	// doubted, where it is not empty, is the state in which an instruction ends
-	// that the crash left uncertain.
+	// that the crash left with a send of which nothing is known.
 	doubted settle.InstructionState
 	// expired says that the receipt was deleted.
 	expired bool
-	// reconcile is the run of the reconciler that is walked as well.
-	reconcile run
-}
-
-// run is a run of the reconciler, from 1, and what it asks the bank. The zero
-// value is none.
-type run struct {
-	number int
-	asked  []string
+	// unreachable says that the process that delivers first cannot reach the bank.
+	unreachable bool
+	// runs are the runs of the reconciler after the delivery that are walked as
+	// well, by what each asks of the bank.
+	runs [][]string
 }
 
 // garbage is what no payout is.
 const garbage = "no payout, stl-8472"
 
-// scenarios are all that there are. Those with a run of the reconciler are there
-// twice.
+// scenarios are all that there are: each with the delivery that dies, and with each
+// of its runs of the reconciler.
 func scenarios() []scenario {
 	var all []scenario
 	for _, s := range append(withoutBank(), withBank()...) {
 		s.target = settlePayout
 		s.message, s.replayed = cmp.Or(s.message, bankPayout), cmp.Or(s.replayed, "duplicate")
 		all = append(all, s)
-		if s.reconcile.number > 0 {
-			all = append(all, s.reconciled())
+		for n := range s.runs {
+			all = append(all, s.reconciled(n+1))
 		}
 	}
 	return all
@@ -101,28 +99,40 @@ func withBank() []scenario {
 	returned := tally{movements: 1, receipts: 1, instruction: settle.InstructionReturned, executed: 1, reversals: 1}
 	missed := confirmed
 	missed.missed = true
+	unclear := tally{movements: 1, receipts: 1, instruction: settle.InstructionManual, missed: true}
 
 	send, ask, askAndSend := []string{http.MethodPost}, []string{http.MethodGet}, []string{http.MethodGet, http.MethodPost}
-	attempt := func(a banktest.Attempt) banktest.Plan { return banktest.Plan{Attempts: []banktest.Attempt{a}} }
+	attempts := func(a ...banktest.Attempt) banktest.Plan { return banktest.Plan{Attempts: a} }
 	life := func(changes ...banktest.Change) banktest.Plan { return banktest.Plan{Life: changes} }
-	lost := attempt(banktest.Attempt{Answer: banktest.AnswerReset})
-	late := attempt(banktest.Attempt{Execute: banktest.ExecuteLate, LateBy: 5 * time.Minute, Answer: banktest.AnswerReset})
-	never := attempt(banktest.Attempt{Execute: banktest.ExecuteNever, Answer: banktest.AnswerReset})
+	lost := banktest.Attempt{Answer: banktest.AnswerReset}
+	late := banktest.Attempt{Execute: banktest.ExecuteLate, LateBy: 5 * time.Minute, Answer: banktest.AnswerReset}
+	never := banktest.Attempt{Execute: banktest.ExecuteNever, Answer: banktest.AnswerReset}
+	busy := banktest.Attempt{BeforeStatus: http.StatusTooManyRequests}
+	refusal := banktest.Attempt{Reject: "insufficient_funds"}
 	return []scenario{
-		{name: "bank accepts", end: confirmed, asked: send, reconcile: run{1, ask}},
-		{name: "bank rejects", plan: life(banktest.Change{Status: banktest.Rejected}), end: rejected, asked: send, reconcile: run{1, ask}},
+		{name: "bank accepts", end: confirmed, asked: send, runs: [][]string{ask}},
+		{name: "bank rejects", plan: life(banktest.Change{Status: banktest.Rejected}), end: rejected, asked: send, runs: [][]string{ask}},
 		{
 			// A refusal proves nothing when an earlier send may have reached the bank.
-			name: "bank refuses the send", plan: banktest.Plan{Rest: banktest.Attempt{Reject: "insufficient_funds"}},
+			name: "bank refuses the send", plan: banktest.Plan{Rest: refusal},
 			end: refused, doubted: settle.InstructionManual, asked: send,
 		},
-		{name: "answer lost", plan: lost, end: confirmed, asked: send, reconcile: run{1, ask}},
-		{name: "answer lost, delivered again when due", plan: lost, given: []step{delivery(bankPayout), untilDue}, end: confirmed, asked: ask},
-		{name: "bank executes late", plan: late, end: missed, asked: send, reconcile: run{1, ask}},
-		{name: "not found and sent again", plan: never, end: missed, asked: send, reconcile: run{2, askAndSend}},
+		{
+			name: "bank out of reach, then refuses the send", plan: banktest.Plan{Rest: refusal}, unreachable: true,
+			end: refused, doubted: settle.InstructionManual, runs: [][]string{send},
+		},
+		{
+			name: "not found, sent again and refused", plan: banktest.Plan{Attempts: []banktest.Attempt{never}, Rest: refusal},
+			end: unclear, asked: send, runs: [][]string{ask, askAndSend},
+		},
+		{name: "bank asks to come again", plan: attempts(busy), end: confirmed, asked: send, runs: [][]string{send, ask}},
+		{name: "answer lost", plan: attempts(lost), end: confirmed, asked: send, runs: [][]string{ask}},
+		{name: "answer lost, delivered again when due", plan: attempts(lost), given: []step{delivery(bankPayout), untilDue}, end: confirmed, asked: ask},
+		{name: "bank executes late, after it was sent again", plan: attempts(late), end: missed, asked: send, runs: [][]string{ask, askAndSend, ask}},
+		{name: "not found and sent again", plan: attempts(never), end: missed, asked: send, runs: [][]string{ask, askAndSend, ask}},
 		{
 			name: "returned", plan: life(banktest.Change{Status: banktest.Settled}, banktest.Change{After: time.Hour, Status: banktest.Returned}),
-			end: returned, asked: send, reconcile: run{2, ask},
+			end: returned, asked: send, runs: [][]string{ask, ask},
 		},
 	}
 }
@@ -140,16 +150,44 @@ func (s scenario) perInstance() int {
 	return perLane
 }
 
-// reconciled is the scenario in which the reconciler dies.
-func (s scenario) reconciled() scenario {
-	s.name, s.target, s.asked = "reconciler: "+s.name, reconcileBank, s.reconcile.asked
-	s.given = append(slices.Clone(s.given), delivery(s.message))
-	for range s.reconcile.number - 1 {
+// reconciled is the scenario in which the reconciler dies in its n-th run.
+func (s scenario) reconciled(n int) scenario {
+	s.given = append(slices.Clone(s.given), s.firstDelivery())
+	for range n - 1 {
 		s.given = append(s.given, func(t *testing.T, l *lane, id string) { l.reconcile(t, id) })
 	}
 	s.given = append(s.given, untilDue)
+	s.name, s.target, s.asked = fmt.Sprintf("%s, run %d of the reconciler", s.name, n), reconcileBank, s.runs[n-1]
 	return s
 }
+
+// firstDelivery is the one that no crash meets.
+func (s scenario) firstDelivery() step {
+	if !s.unreachable {
+		return delivery(s.message)
+	}
+	return func(t *testing.T, l *lane, id string) {
+		t.Helper()
+		settler := l.start(t, settlePayout, emulatortest.Spanner(t).GRPC, s.env()...)
+		defer settler.kill()
+		if a := settler.deliver(t.Context(), messageID, messageFor(s.message, id)); a.Status != 200 {
+			t.Fatalf("delivered: %d %s %s", a.Status, a.Body, a.Error)
+		}
+	}
+}
+
+// env is what the process that delivers first has in its environment beside the
+// usual.
+func (s scenario) env() []string {
+	if !s.unreachable || s.target != settlePayout {
+		return nil
+	}
+	return []string{"BANK_URL=" + nowhere}
+}
+
+// nowhere is where nobody listens: a port that needs rights, and that no program
+// has used for decades.
+const nowhere = "http://127.0.0.1:1"
 
 // step is something that happens to a settlement before the process begins that is
 // to die.
@@ -202,7 +240,7 @@ func (s scenario) outcome(before tally) string {
 // what is counted by delivery, the two after the crash are added.
 func (s scenario) endAfter(left tally) tally {
 	end := s.end
-	if left.instruction == settle.InstructionUncertain && s.doubted != "" {
+	if left.doubtful && s.doubted != "" {
 		end.instruction, end.reversals = s.doubted, 0
 	}
 	if end.conflicts+end.quarantined > 0 {

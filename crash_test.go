@@ -2,7 +2,6 @@ package settleonce_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"net/http"
 	"slices"
@@ -24,8 +23,6 @@ import (
 // just after it was answered, the message is delivered again, the reconciler runs,
 // and the whole state is checked. A request that is added to the function adds
 // its points by itself.
-//
-// Without -crash.all, the points within a row of equal requests are left out.
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
 	var (
@@ -37,7 +34,7 @@ func TestEveryCrashPoint(t *testing.T) {
 		wg.Go(func() { t.Run(s.name, func(t *testing.T) { s.walk(t, lanes, &total) }) })
 	}
 	wg.Wait()
-	t.Logf("%d points in %d scenarios; %d within rows of equal requests left out", total.points.Load(), total.scenarios.Load(), total.left.Load())
+	t.Logf("%d points in %d scenarios", total.points.Load(), total.scenarios.Load())
 }
 
 // moment is what the outside sees of a process at one instant: something that it
@@ -105,16 +102,16 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	return nil, errors.New("killed")
 }
 
-// call starts the function on a wire and calls it once. acknowledged reports
+// call starts the scenario's function on a wire and calls it once. acknowledged reports
 // whether its answer arrived.
-func (w *wire) call(t *testing.T, l *lane, target, body string) (a answer, acknowledged bool) {
+func (w *wire) call(t *testing.T, l *lane, s scenario, id string) (a answer, acknowledged bool) {
 	t.Helper()
 	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, w.pass)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	process := l.start(t, target, proxy.Addr)
+	process := l.start(t, s.target, proxy.Addr, s.env()...)
 	defer process.kill()
 	w.mu.Lock()
 	w.process = process
@@ -122,7 +119,7 @@ func (w *wire) call(t *testing.T, l *lane, target, body string) (a answer, ackno
 	l.wire.Store(w)
 	defer l.wire.Store(nil)
 	process.client = &http.Client{Transport: w}
-	a = process.post(t.Context(), pushHeader, strings.NewReader(body))
+	a = process.post(t.Context(), pushHeader, strings.NewReader(s.request(id)))
 	acknowledged = a.Status != 0
 	if acknowledged {
 		w.pass(acknowledgement, faultproxy.Answered)
@@ -207,8 +204,8 @@ const perLane = 6
 // other's transactions in the emulator, and for back-off, more than they compute.
 const lanesAtOnce = 8
 
-// walked counts what has been walked, and what was left out.
-type walked struct{ points, left, scenarios atomic.Int64 }
+// walked counts what has been walked.
+type walked struct{ points, scenarios atomic.Int64 }
 
 // walk runs the scenario with a process that lives, from which it knows the
 // moments, and then for each of them with a process that dies at it.
@@ -221,10 +218,13 @@ func (s scenario) walk(t *testing.T, lanes chan struct{}, total *walked) {
 		return // wrong without a crash
 	}
 	var (
-		walk   = points(recorded)
+		walk   = make([]int, len(recorded))
 		struck atomic.Int64
 		wg     sync.WaitGroup
 	)
+	for i := range walk {
+		walk[i] = i + 1
+	}
 	for chunk := range slices.Chunk(walk, perLane) {
 		lanes <- struct{}{}
 		wg.Go(func() {
@@ -239,7 +239,6 @@ func (s scenario) walk(t *testing.T, lanes chan struct{}, total *walked) {
 		t.Errorf("%d of %d points walked", n, len(walk))
 	}
 	total.points.Add(struck.Load())
-	total.left.Add(int64(len(recorded) - len(walk)))
 	total.scenarios.Add(1)
 }
 
@@ -270,23 +269,6 @@ func (s scenario) strike(t *testing.T, recorded []moment, numbers []int) (struck
 		struck++
 	}
 	return struck
-}
-
-// everyPoint is for make crash. An ordinary run has not the time.
-var everyPoint = flag.Bool("crash.all", false, "crash: walk all points, also those within a row of equal requests")
-
-// points returns the numbers of the moments that are walked: all of them, or
-// without those within a row of equal requests, such as the 16 reads that look for
-// what is due. Nothing has changed there since the row's first moment.
-func points(recorded []moment) []int {
-	var walk []int
-	for i, m := range recorded {
-		inside := i > 0 && i < len(recorded)-1 && recorded[i-1].what == m.what && recorded[i+1].what == m.what
-		if *everyPoint || !inside {
-			walk = append(walk, i+1)
-		}
-	}
-	return walk
 }
 
 // toTheBank returns the requests to the bank.
@@ -321,7 +303,7 @@ func (s scenario) point(t *testing.T, l *lane, fatal int) []moment {
 	if s.target == settlePayout {
 		given = s.look(t, l, id)
 	}
-	a, acknowledged := w.call(t, l, s.target, s.request(id))
+	a, acknowledged := w.call(t, l, s, id)
 	seen, killed := w.all()
 	if killed != (fatal > 0) {
 		t.Fatalf("killed %t: %d %s %s", killed, a.Status, a.Body, a.Error)
