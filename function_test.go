@@ -24,6 +24,7 @@ import (
 	_ "github.com/settleonce/settleonce" // registers the functions in the child
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/lifeline"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 	"github.com/settleonce/settleonce/schema"
@@ -36,6 +37,7 @@ const childMode = "SETTLEONCE_TEST_CHILD"
 func TestMain(m *testing.M) {
 	switch os.Getenv(childMode) {
 	case "function":
+		lifeline.Follow()
 		exitWith(funcframework.StartHostPort("127.0.0.1", os.Getenv("PORT")))
 	default:
 		os.Exit(m.Run())
@@ -95,17 +97,11 @@ func (b *logBuffer) all() string {
 // environment that the platform gives a function, and waits until it listens.
 func startChild(t *testing.T, env ...string) *function {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	f := &function{url: "http://" + addr + "/", client: http.DefaultClient, exited: make(chan struct{}), log: &logBuffer{}}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program) // ended by the clean-up
-	cmd.Env = append(os.Environ(), append([]string{
-		childMode + "=function", "PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD",
-	}, env...)...)
+	cmd, _ := functionProcess(context.WithoutCancel(t.Context()), t, // ended by the clean-up
+		append([]string{"PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD"}, env...)...)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -119,6 +115,40 @@ func startChild(t *testing.T, env ...string) *function {
 	t.Cleanup(func() { f.kill() })
 	f.waitUntilListening(t, addr)
 	return f
+}
+
+// functionProcess is the test binary as the function. It ends with this process,
+// however that ends, and when tie is closed.
+func functionProcess(ctx context.Context, t *testing.T, env ...string) (cmd *exec.Cmd, tie io.Closer) {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.CommandContext(ctx, program)
+	cmd.Env = append(append(os.Environ(), childMode+"=function"), env...)
+	if tie, err = lifeline.Tie(cmd); err != nil {
+		t.Fatal(err)
+	}
+	return cmd, tie
+}
+
+// TestNoFunctionOutlivesItsTest: package lifeline's test kills the parent, which
+// closes the tie.
+func TestNoFunctionOutlivesItsTest(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd, tie := functionProcess(ctx, t, "PORT=0", "FUNCTION_TARGET=SettlePayout")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tie.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != lifeline.Exit {
+		t.Errorf("ended by %v, want exit status %d", err, lifeline.Exit)
+	}
 }
 
 func (f *function) kill() {

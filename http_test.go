@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -209,12 +208,7 @@ var wrongConfiguration = []string{"SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=
 // revision before.
 func TestADeployedFunctionRefusesToStartMisconfigured(t *testing.T) {
 	t.Parallel()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(append(os.Environ(), wrongConfiguration...), "K_SERVICE=settle-payout", childMode+"=function", "PORT=0")
+	cmd, _ := functionProcess(t.Context(), t, append(slices.Clone(wrongConfiguration), "K_SERVICE=settle-payout", "PORT=0")...)
 	text, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "SPANNER_DATABASE") || !strings.Contains(string(text), "DEFAULT_CURRENCY") {
 		t.Errorf("%v: %s", err, text)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/settleonce/settleonce/internal/lifeline"
 )
 
 // asMain makes the test binary the program itself. The functions are registered
@@ -23,6 +25,7 @@ const asMain = "SETTLEONCE_TEST_LOCAL_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
+		lifeline.Follow()
 		main()
 	}
 	os.Exit(m.Run())
@@ -32,7 +35,7 @@ func TestMain(m *testing.M) {
 // may be starting theirs.
 const childLimit = 90 * time.Second
 
-// child returns the program as a process of its own. env is added to this
+// child returns the program as a process of its own, which ends with this one. env is added to this
 // process's, in which no emulator is named.
 func child(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
@@ -44,6 +47,9 @@ func child(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stderr *b
 	stderr = &bytes.Buffer{}
 	cmd.Stderr = stderr
 	cmd.WaitDelay = 10 * time.Second
+	if _, err := lifeline.Tie(cmd); err != nil {
+		t.Fatal(err)
+	}
 	return cmd, stderr
 }
 
