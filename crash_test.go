@@ -192,9 +192,9 @@ func (l *lane) state(t *testing.T, id string) settle.InstructionState {
 	return settle.InstructionState(state)
 }
 
-// runs bounds the runs of the reconciler after a crash. The longest way is that of
+// mostRuns bounds the runs of the reconciler after a crash. The longest way is that of
 // an instruction that is sent and refused until the bank may have forgotten it.
-const runs = 40
+const mostRuns = 40
 
 // perLane is how many points are walked in one database. Every look at it takes
 // all of it.
@@ -324,7 +324,7 @@ func (s scenario) recover(t *testing.T, l *lane, id string, left tally) {
 	l.deliver(t, messageID, messageFor(s.message, id), s.outcome(left))
 	l.deliver(t, "published again", messageFor(s.message, id), s.replayed)
 	want := s.endAfter(left)
-	for n := 0; n == 0 || n < runs && l.state(t, id) != want.instruction; n++ {
+	for n := 0; n == 0 || n < mostRuns && l.state(t, id) != want.instruction; n++ {
 		l.reconcile(t, id)
 	}
 	got := s.look(t, l, id)

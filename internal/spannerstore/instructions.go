@@ -189,9 +189,9 @@ func changeRows(c settle.Change) []*spanner.Mutation {
 	return rows
 }
 
-// dueSQL asks for one array a shard: the IDs of what is due in it, oldest first.
-// The limit holds for each shard, so that what is read does not grow with what is
-// not returned.
+// dueSQL asks for one array a shard, of which there are 16: the IDs of what is due
+// in it, oldest first. The limit holds for each shard, so that what is read does not
+// grow with what is not returned.
 const dueSQL = `
 SELECT ARRAY(
   SELECT settlement_id

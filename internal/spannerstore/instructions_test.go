@@ -225,8 +225,11 @@ func TestABacklogInOneShardStarvesNoOther(t *testing.T) {
 		byShard[shard] = append(byShard[shard], id)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(byShard) != shards {
+		t.Fatalf("%d shards have something in them, %v; want %d", len(byShard), err, shards)
+	}
+	if due, err := store.Due(t.Context(), storetest.PublishTime, 100); err != nil || len(due) != 60 {
+		t.Errorf("%d due in all shards, %v; want 60", len(due), err)
 	}
 	var (
 		update                    []*spanner.Mutation
