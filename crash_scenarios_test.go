@@ -143,7 +143,7 @@ func withBank() []scenario {
 func (s scenario) perInstance() int {
 	switch {
 	case s.plan.Rest != (banktest.Attempt{}):
-		return 3 // with 3 such sends each
+		return 3 // with at most 3 such sends each
 	case len(s.plan.Attempts) > 0:
 		return 8 // with one each
 	}
