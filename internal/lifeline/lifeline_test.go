@@ -64,7 +64,9 @@ func TestAKilledParentTakesItsChildAlong(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	shared.Close()
+	if err := shared.Close(); err != nil { // the parent and the child have it
+		t.Fatal(err)
+	}
 	var pid int
 	lines := bufio.NewReader(output)
 	if _, err := fmt.Fscanln(lines, &pid); err != nil {
