@@ -48,10 +48,9 @@
 // each shard a subquery with the shard as an equality, the index's own order and a
 // limit. Spanner can seek such a subquery and stop at the limit. It need not sort,
 // and what it reads does not grow with a backlog, nor with instructions that are
-// final or due later. FORCE_INDEX has Spanner refuse the query where the index is
-// gone, when a scan of the table would take its place. IS NOT NULL is what lets
-// Spanner use a NULL_FILTERED index at all; a comparison with a time is not said to
-// be enough.
+// final or due later. With FORCE_INDEX it refuses the query where the index is gone,
+// instead of scanning the table. IS NOT NULL stands beside the comparison because it
+// is what Spanner's documentation asks for before a NULL_FILTERED index is used.
 //
 // The shards are taken from in turn, so that a backlog in one does not starve the
 // others, and all are seen at one timestamp.
