@@ -1,12 +1,13 @@
 // Command settlectl is the operator's tool.
 //
 // It answers what a person asks about payouts without SQL and without the
-// Google Cloud console: what the function would say to a message (check), how
-// messages get into the topic (publish), whether a deployment is as it has to be
-// (doctor), and what a rate of payouts takes (capacity). Every command writes its
-// result on standard output, as one line of JSON or, where a person reads it too,
-// as a table, and everything else on standard error; the exit code alone tells a
-// script how it went.
+// Google Cloud console: what happened to a settlement (show), what waits for
+// somebody (list), what goes on now (tail), what an account paid (report), what the
+// function would say to a message (check), how messages get into the topic
+// (publish), whether a deployment is as it has to be (doctor), and what a rate of
+// payouts takes (capacity). Every command writes its result on standard output, as
+// JSON or, where a person reads it too, as a table, and everything else on standard
+// error; the exit code alone tells a script how it went.
 package main
 
 import (
@@ -112,7 +113,9 @@ Colours are for terminals only, and not where NO_COLOR is set.
 Exit codes: 0 yes, 1 no (a refused message, a message not published, a check that
 failed), 2 wrong usage or an input, output or connection error, 3 no such
 settlement, 130 interrupted.`,
-		Example: `  settlectl check payout.json
+		Example: `  settlectl show stl-8472
+  settlectl list conflicts
+  settlectl check payout.json
   settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
   settlectl doctor --subscription projects/my-project/subscriptions/payouts --function-timeout 90s
   settlectl capacity --rate 1000
@@ -123,7 +126,10 @@ settlement, 130 interrupted.`,
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.AddCommand(newCheck(s), newPublish(s), newDoctor(s), newCapacity(s))
+	root.AddCommand(
+		newShow(s), newList(s), newTail(s), newReport(s),
+		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s),
+	)
 	return root
 }
 

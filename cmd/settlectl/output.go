@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -214,6 +215,8 @@ type column struct {
 	name string
 	// right aligns to the right, as numbers are.
 	right bool
+	// fixed keeps values in one line as long as others can be wrapped.
+	fixed bool
 	// prose is wrapped between words, other text anywhere.
 	prose bool
 	// colors gives a value its colours; nil: none.
@@ -362,27 +365,51 @@ func wrapper(c column) func(string, int) string {
 	return text.WrapText
 }
 
-// fit returns the widths of the columns: what they need, and where that is more
-// than there is, the widest are cut down to the same width.
+// leastColumns is to what width a column is cut down in favour of fixed ones.
+const leastColumns = 8
+
+// fit returns the widths of the columns: what they need, or where that is more than
+// there is, less. First go what only a few long values need, then the widest
+// columns are cut down to the same width, fixed ones last.
 func fit(columns []column, rows [][]string, head bool, all int) []int {
-	widths, total := make([]int, len(columns)), 0
+	widths, usual, total := make([]int, len(columns)), make([]int, len(columns)), 0
 	for i, c := range columns {
-		if head {
-			widths[i] = text.StringWidthWithoutEscSequences(c.name)
-		}
+		needs := make([]int, 0, len(rows)+1)
 		for _, row := range rows {
-			widths[i] = max(widths[i], text.LongestLineLen(row[i]))
+			needs = append(needs, text.LongestLineLen(row[i]))
+		}
+		slices.Sort(needs)
+		if len(needs) > 0 {
+			widths[i], usual[i] = needs[len(needs)-1], needs[(len(needs)-1)*9/10]
+		}
+		if head {
+			name := text.StringWidthWithoutEscSequences(c.name)
+			widths[i], usual[i] = max(widths[i], name), max(usual[i], name)
 		}
 		total += widths[i]
 	}
 	for room := all - columnGap*(len(columns)-1); total > room && total > len(columns); total-- {
-		widest := 0
-		for i := range widths {
-			if widths[i] > widths[widest] {
-				widest = i
-			}
-		}
-		widths[widest]--
+		widths[toCut(columns, widths, usual)]--
 	}
 	return widths
+}
+
+// toCut returns the column that is cut down next. usual are the widths that nine of
+// ten rows can do with.
+func toCut(columns []column, widths, usual []int) int {
+	widest := func(may func(i int) bool) int {
+		found := -1
+		for i := range columns {
+			if may(i) && (found < 0 || widths[i] > widths[found]) {
+				found = i
+			}
+		}
+		return found
+	}
+	flexible := func(i int) bool { return !columns[i].fixed && widths[i] > leastColumns }
+	return cmp.Or(
+		1+widest(func(i int) bool { return flexible(i) && widths[i] > usual[i] }),
+		1+widest(flexible),
+		1+widest(func(int) bool { return true }),
+	) - 1
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestReadingCommands prints everything that is in the fixture, in every form.
+func TestReadingCommands(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).fill()
+	commands := map[string][]string{
+		"list-conflicts":           {"list", "conflicts"},
+		"list-conflicts-resolved":  {"list", "conflicts", "--state=resolved"},
+		"list-conflicts-all":       {"list", "conflicts", "--state=all", "--account=reserve-fees", "--reason=reference"},
+		"list-uncertain":           {"list", "uncertain"},
+		"list-manual":              {"list", "manual"},
+		"list-quarantine":          {"list", "quarantine"},
+		"list-quarantine-released": {"list", "quarantine", "--state=released"},
+		"list-quarantine-reason":   {"list", "quarantine", "--state=all", "--reason=invalid_field"},
+		"list-movements":           {"list", "movements", "--since="},
+		"list-movements-returned":  {"list", "movements", "--since=", "--state=returned", "--limit=1"},
+		"list-movements-none":      {"list", "movements", "--since=", "--state=none", "--account=reserve-claims"},
+		"list-nothing":             {"list", "manual", "--account=nobody"},
+		"report":                   {"report", "--account=reserve-claims", "--from=2020-01-01"},
+		"report-nothing":           {"report", "--account=nobody", "--from=2020-01-01", "--to=2021-01-01"},
+	}
+	for name, id := range map[string]string{
+		"applied": stlApplied, "duplicate": stlDuplicate, "conflict": stlConflict, "conflicts": stlConflicts, "expired": stlExpired,
+		"confirmed": stlConfirmed, "rejected": stlRejected, "returned": stlReturned, "accepted": stlAccepted, "uncertain": stlUncertain,
+		"deferred": stlDeferred, "held": stlHeld, "manual": stlForgotten, "everything": stlEverything,
+	} {
+		commands["show-"+name] = []string{"show", id}
+	}
+	for name, args := range commands {
+		forms := []string{outputTable, outputJSON, outputCSV}
+		if args[0] == "show" {
+			forms = forms[:2]
+		}
+		for _, form := range forms {
+			t.Run(name+"."+form, func(t *testing.T) {
+				t.Parallel()
+				got := f.run(append(args, "--output="+form)...)
+				if got.code != exitOK || got.errOut != "" {
+					t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
+				}
+				golden(t, name+"."+form, got.out)
+				wantTame(t, got.out)
+				if form == outputTable {
+					wantNarrow(t, got.out)
+				}
+			})
+		}
+	}
+}
+
+func TestReadingCommandsRefuse(t *testing.T) {
+	t.Parallel()
+	const database = "--database=" + nowhere
+	for _, tt := range []struct{ args, want string }{
+		{"show", "accepts 1 arg(s), received 0"},
+		{"show a b", "accepts 1 arg(s), received 2"},
+		{"show a", `--database is ""`},
+		{"show a --csv " + database, "unknown flag: --csv"},
+		{"show a --output=csv " + database, `--output is "csv"; give table or json`},
+		{"show a --role=no-way! " + database, `--role is "no-way!"`},
+		{"show a --stale=-1s " + database, "--stale is -1s"},
+		{"list", "conflicts, uncertain, manual, quarantine or movements"},
+		{"list everything", `unknown command "everything" for "settlectl list"`},
+		{"list conflicts x " + database, "unknown command"},
+		{"list conflicts --state=closed " + database, `--state is "closed"; give open, resolved or all`},
+		{"list conflicts --reason=amount " + database, `--reason is "amount"; give account_id, amount_cents`},
+		{"list conflicts --limit=-1 " + database, "--limit is -1"},
+		{"list conflicts --since=yesterday " + database, `--since is "yesterday"; give a time such as`},
+		{"list conflicts --since=1h --until=2h " + database, "which is not before --until"},
+		{"list uncertain --state=open " + database, "--state does not apply to uncertain; it has --account, "},
+		{"list uncertain --reason=x " + database, "--reason does not apply to uncertain"},
+		{"list manual --reason=x " + database, "--reason does not apply to manual"},
+		{"list quarantine --account=a " + database, "--account does not apply to quarantine"},
+		{"list quarantine --reason=broken " + database, `--reason is "broken"; give unsupported_event`},
+		{"list movements --reason=x " + database, "--reason does not apply to movements"},
+		{"list movements --state=open " + database, `--state is "open"; give uncertain`},
+		{"list movements --offset=3 " + database, "unknown flag: --offset"},
+		{"tail --interval=1ms " + database, "--interval is 1ms; give 100ms or more"},
+		{"tail --since=-1s " + database, `--since is "-1s"`},
+		{"tail --csv " + database, "unknown flag: --csv"},
+		{"report --from=2026-11-01 " + database, "--account is not given"},
+		{"report --account=a " + database, "--from is not given"},
+		{"report --account=a --from=2026-11-01 --to=2026-10-01 " + database, "which is not before --to"},
+	} {
+		got := settlectl(t, nil, nil, strings.Fields(tt.args)...)
+		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, tt.want) {
+			t.Errorf("%q: exit code %d, standard output %q, standard error %q; want %q", tt.args, got.code, got.out, got.errOut, tt.want)
+		}
+	}
+}

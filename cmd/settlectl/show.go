@@ -1,0 +1,314 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+func newShow(s streams) *cobra.Command {
+	var (
+		database databaseFlags
+		output   outputFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show everything that is known of a settlement, and what comes next",
+		Long: `show prints everything that is stored under a settlement ID, as of one moment: the
+payout, its receipt, the bank instruction with its history, the reversal, each
+conflict with the members of both payouts side by side, and what happens next and
+when. Times are UTC. It changes nothing.
+
+It shows whole messages, and with --json the request that the bank gets: names of
+accounts, amounts and references.
+
+Exit codes: 0, 2 wrong usage or a database that cannot be read, 3 no such
+settlement, 130 interrupted.`,
+		Example: `  settlectl show stl-8472
+  settlectl show stl-8472 --json | jq -r '.bank_instruction.state'`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(database.check(), output.check()); err != nil {
+				return err
+			}
+			return interruptible(cmd.Context(), func(ctx context.Context) error {
+				return show(ctx, args[0], database, output.form, s)
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	database.register(cmd, s)
+	database.registerStale(cmd)
+	output.register(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func show(ctx context.Context, id string, database databaseFlags, form string, s streams) error {
+	client, err := database.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	found, err := investigate.Reader{Client: client, Bound: database.bound()}.Settlement(ctx, id)
+	switch {
+	case errors.Is(err, investigate.ErrNoSettlement):
+		return &codedError{code: exitAbsent, err: fmt.Errorf(
+			"there is no settlement %s in %s; letter case matters, and a message that was quarantined has none (settlectl list quarantine)", visible(id), database.name)}
+	case err != nil:
+		return database.explain(err)
+	case form == outputJSON:
+		return printJSON(s.out, found)
+	}
+	return page{s}.print(found)
+}
+
+// page is a settlement on a terminal.
+type page struct{ s streams }
+
+func (p page) print(found investigate.Settlement) error {
+	var b strings.Builder
+	b.WriteString(p.section("Settlement", p.movement(found)))
+	b.WriteString(p.section("Receipt", p.receipt(found)))
+	if found.Instruction != nil {
+		b.WriteString(p.section("Bank instruction", p.instruction(*found.Instruction)))
+		b.WriteString(p.heading("History") + p.history(found.Events))
+	}
+	if found.Reversal != nil {
+		b.WriteString(p.section("Reversal", p.reversal(*found.Reversal)))
+	}
+	for i, c := range found.Conflicts {
+		b.WriteString(p.section(fmt.Sprintf("Conflict %d of %d", i+1, len(found.Conflicts)), p.conflict(c)))
+		b.WriteString(p.sideBySide(c))
+	}
+	if found.MoreConflicts {
+		b.WriteString("There are more conflicts, which are not shown.\n")
+	}
+	b.WriteString(p.section("Next", p.next(found.Next)))
+	return write(p.s.out, strings.TrimPrefix(b.String(), "\n"))
+}
+
+// pair is a label and what stands beside it, each part of which is wrapped.
+type pair struct {
+	label, value string
+	colors       text.Colors
+}
+
+func (p page) heading(title string) string {
+	return "\n" + p.s.paint(text.Colors{text.Bold}, title) + "\n"
+}
+
+// labelColumns is the width of labels, so that the sections' values stand below
+// each other.
+const labelColumns = 17
+
+func (p page) section(title string, lines []pair) string {
+	var rows [][]string
+	colors := map[string]text.Colors{}
+	for _, l := range lines {
+		value := visible(l.value)
+		if l.colors != nil {
+			colors[value] = l.colors
+		}
+		rows = append(rows, []string{fmt.Sprintf("  %-*s", labelColumns-2, l.label), value})
+	}
+	columns := []column{{fixed: true}, {prose: true, colors: func(value string) text.Colors { return colors[value] }}}
+	return p.heading(title) + layOut(p.s, columns, rows, false) + "\n"
+}
+
+func (page) movement(found investigate.Settlement) []pair {
+	m := found.Movement
+	amount := m.Amount.String()
+	if m.CurrencyDefaulted {
+		amount += ", the currency by default"
+	}
+	lines := []pair{
+		{label: "settlement", value: m.SettlementID},
+		{label: "account", value: m.AccountID},
+		{label: "amount", value: amount},
+		{label: "creditor", value: orNone(m.CreditorAccount)},
+		{label: "reference", value: orNone(m.Reference)},
+		{label: "payload hash", value: m.PayloadHash},
+		{label: "recorded", value: clock(m.RecordedAt)},
+	}
+	if !m.Intact {
+		lines = append(lines, pair{label: "warning", value: "these are not the members that the payload hash was computed over", colors: text.Colors{text.FgRed}})
+	}
+	return lines
+}
+
+func orNone(value *string) string {
+	if value == nil {
+		return "none"
+	}
+	return *value
+}
+
+func (page) receipt(found investigate.Settlement) []pair {
+	r := found.Receipt
+	if r == nil {
+		return []pair{{label: "expired", value: "the movement alone forbids a second one, and tells a replay from a conflict"}}
+	}
+	message := r.MessageID
+	if message == "" {
+		message = "unknown"
+	}
+	lines := []pair{
+		{label: "outcome", value: r.ResultStatus + " " + clock(r.AppliedAt)},
+		{label: "message", value: message},
+		{label: "published", value: clockOr(r.PublishTime, "unknown")},
+		{label: "delivery", value: r.DeliveryID},
+		{label: "expires", value: clockOr(r.ExpireFrom, "kept until the outcome at the bank is final")},
+	}
+	if r.ExpireFrom != nil {
+		lines[len(lines)-1].value = "retention runs from " + clock(*r.ExpireFrom)
+	}
+	if r.Metadata != nil {
+		lines = append(lines, pair{label: "metadata", value: string(r.Metadata)})
+	}
+	if r.PayloadHash != found.Movement.PayloadHash {
+		lines = append(lines, pair{label: "warning", value: "the receipt's payload hash is another: " + r.PayloadHash, colors: text.Colors{text.FgRed}})
+	}
+	return lines
+}
+
+func (page) instruction(in investigate.Instruction) []pair {
+	lines := []pair{
+		{label: "state", value: string(in.State), colors: stateColors(string(in.State))},
+		{label: "key", value: in.IdempotencyKey},
+		{label: "sends", value: sendWords(in)},
+	}
+	optional := func(label, value string) {
+		if value != "" {
+			lines = append(lines, pair{label: label, value: value})
+		}
+	}
+	optional("bank's transfer", in.TransferID)
+	optional("bank's status", in.BankStatus)
+	optional("not found since", clockOr(in.NotFoundSince, ""))
+	if in.State == settle.InstructionUncertain {
+		optional("resend before", clockOr(in.ResendNotAfter, ""))
+	}
+	optional("accepted", clockOr(in.AcceptedAt, ""))
+	optional("final", clockOr(in.FinalAt, ""))
+	return lines
+}
+
+func sendWords(in investigate.Instruction) string {
+	switch {
+	case in.Sends == 0:
+		return "0"
+	case in.Sends == 1 && in.FirstSentAt != nil:
+		return "1, " + clock(*in.FirstSentAt)
+	case in.FirstSentAt != nil && in.LastSentAt != nil:
+		return fmt.Sprintf("%d, %s to %s", in.Sends, clock(*in.FirstSentAt), clock(*in.LastSentAt))
+	}
+	return fmt.Sprint(in.Sends)
+}
+
+// stateColors are the colours of an instruction's state.
+func stateColors(state string) text.Colors {
+	switch settle.InstructionState(state) {
+	case settle.InstructionConfirmed:
+		return text.Colors{text.FgGreen}
+	case settle.InstructionManual:
+		return text.Colors{text.FgRed}
+	case settle.InstructionUncertain, settle.InstructionAccepted:
+		return text.Colors{text.FgYellow}
+	case settle.InstructionNone, settle.InstructionRejected, settle.InstructionReturned:
+	}
+	return nil
+}
+
+func (p page) history(events []investigate.Event) string {
+	columns := []column{{name: "  #", right: true, fixed: true}, {name: "recorded", fixed: true}, {name: "state", fixed: true, colors: stateColors}, {name: "cause", fixed: true}, {name: "HTTP", right: true, fixed: true}, {name: "what was seen", prose: true}}
+	var rows [][]string
+	for _, e := range events {
+		status, detail := "", ""
+		if e.HTTPStatus != nil {
+			status = fmt.Sprint(*e.HTTPStatus)
+		}
+		if e.Detail != nil {
+			detail = *e.Detail
+		}
+		rows = append(rows, []string{fmt.Sprint(e.Version), clock(e.RecordedAt), visible(e.To), visible(e.Cause), status, visible(detail)})
+	}
+	return layOut(p.s, columns, rows, true) + "\n"
+}
+
+func (page) reversal(r investigate.Reversal) []pair {
+	return []pair{
+		{label: "amount", value: r.Amount.String()},
+		{label: "reason", value: r.Reason},
+		{label: "recorded", value: clock(r.RecordedAt)},
+	}
+}
+
+func (page) conflict(c investigate.Conflict) []pair {
+	state := pair{label: "state", value: "open", colors: text.Colors{text.FgRed}}
+	if c.ResolvedBy != nil {
+		state = pair{label: "state", value: fmt.Sprintf("resolved by %s %s", *c.ResolvedBy, clockOr(c.ResolvedAt, ""))}
+	}
+	lines := []pair{
+		state,
+		{label: "differs in", value: strings.Join(c.Fields, ", ")},
+		{label: "payload hash", value: c.PayloadHash},
+		{label: "message", value: c.MessageID},
+		{label: "deliveries", value: fmt.Sprintf("%d, %s to %s", c.Deliveries, clock(c.FirstSeenAt), clock(c.LastSeenAt))},
+	}
+	if c.Note != nil {
+		lines = append(lines, pair{label: "note", value: *c.Note})
+	}
+	if c.Fault != "" {
+		lines = append(lines, pair{label: "warning", value: "the kept message cannot be read as a payout: " + c.Fault, colors: text.Colors{text.FgRed}})
+	}
+	return lines
+}
+
+// sideBySide prints the members of both payouts, those that differ marked.
+func (p page) sideBySide(c investigate.Conflict) string {
+	if c.Fault != "" {
+		return ""
+	}
+	columns := []column{{name: "  ", fixed: true}, {name: "settled"}, {name: "this message"}}
+	var rows [][]string
+	for _, m := range c.Members {
+		mark := "    "
+		if m.Differs {
+			mark = "  ≠ "
+		}
+		rows = append(rows, []string{mark + m.Name, visible(orAbsent(m.Settled)), visible(orAbsent(m.Message))})
+	}
+	return layOut(p.s, columns, rows, true) + "\n"
+}
+
+func orAbsent(value *string) string {
+	if value == nil {
+		return "(absent)"
+	}
+	return *value
+}
+
+func (p page) next(all []investigate.Next) []pair {
+	var lines []pair
+	for _, n := range all {
+		first := pair{label: n.By, value: n.What}
+		if n.By == investigate.ByPerson {
+			first.colors = text.Colors{text.FgRed}
+		}
+		lines = append(lines, first)
+		if n.At != nil {
+			lines = append(lines, pair{value: fmt.Sprintf("%s, %s", clock(*n.At), awayFrom(p.s.now(), *n.At))})
+		}
+		if n.Command != "" {
+			lines = append(lines, pair{value: n.Command})
+		}
+	}
+	return lines
+}

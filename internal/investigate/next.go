@@ -1,0 +1,111 @@
+package investigate
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// Who does what comes next.
+const (
+	// ByNobody: nothing comes.
+	ByNobody = "nobody"
+	// ByReconciler: the function does it by itself.
+	ByReconciler = "reconciler"
+	// ByPerson: it waits until a person does it.
+	ByPerson = "person"
+)
+
+// Next is something that happens to a settlement next.
+type Next struct {
+	By string `json:"by"`
+	// What says it in words.
+	What string `json:"what"`
+	// At is when; nil: at no time of its own.
+	At *time.Time `json:"at"`
+	// Command is what a person runs; empty: nothing.
+	Command string `json:"command,omitzero"`
+}
+
+// next says what happens next to a settlement, whose instruction is in; nil: it
+// has none.
+func next(s Settlement, in *settle.Instruction) []Next {
+	id := s.Movement.SettlementID
+	var all []Next
+	if !s.Movement.Intact {
+		all = append(all, Next{
+			By: ByPerson, What: "the movement does not hash to its own payload hash: somebody has changed the ledger by hand, or a newer version has written it",
+			Command: "settlectl verify",
+		})
+	}
+	if in != nil && in.State == settle.InstructionManual {
+		all = append(all, Next{By: ByPerson, What: "a person decides what became of the transfer: ask the bank", Command: "settlectl decide " + id})
+	}
+	if open := s.openConflicts(); open > 0 {
+		all = append(all, Next{By: ByPerson, What: openConflictWords(open, s.MoreConflicts), Command: "settlectl resolve conflict " + id})
+	}
+	if in != nil {
+		if n, comes := nextAtTheBank(*in, s.ReadAt); comes {
+			all = append(all, n)
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, Next{By: ByNobody, What: "nothing: final"})
+	}
+	return all
+}
+
+func (s Settlement) openConflicts() (open int) {
+	for _, c := range s.Conflicts {
+		if c.ResolvedAt == nil && c.ResolvedBy == nil {
+			open++
+		}
+	}
+	return open
+}
+
+func openConflictWords(open int, more bool) string {
+	words := fmt.Sprintf("a person looks into %d open conflicts and closes them", open)
+	if open == 1 {
+		words = "a person looks into the open conflict and closes it"
+	}
+	if more {
+		words += "; there are more than are shown"
+	}
+	return words
+}
+
+// nextAtTheBank is what the next step of the instruction does.
+func nextAtTheBank(in settle.Instruction, now time.Time) (n Next, comes bool) {
+	plan, at := in.Next()
+	switch plan {
+	case settle.PlanNothing:
+		return Next{}, false
+	case settle.PlanSend:
+		n.What = "the transfer is sent to the bank"
+		if in.Sends > 0 {
+			n.What = "the transfer is sent again, with the same key and bytes"
+		}
+	case settle.PlanAsk:
+		n.What = askWords(in)
+	}
+	if now.Before(in.LeaseUntil) {
+		n.What = "a step is at work; if it dies, " + n.What
+	}
+	n.By, n.At = ByReconciler, &at
+	return n, true
+}
+
+func askWords(in settle.Instruction) string {
+	switch in.State {
+	case settle.InstructionConfirmed:
+		return "final; once a day the bank is asked whether the money came back, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
+	case settle.InstructionRejected:
+		return "final; once a day the bank is asked whether it executed it after all, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
+	case settle.InstructionAccepted:
+		return "the bank, which has the transfer, is asked whether it is final"
+	case settle.InstructionUncertain, settle.InstructionReturned, settle.InstructionManual, settle.InstructionNone:
+	}
+	return "the bank is asked again what became of the transfer"
+}
