@@ -282,6 +282,13 @@ func TestRed(t *testing.T) {
 			"schema", doctor.Fail, "column settlement_receipts.metadata", "schema/",
 		},
 		{
+			"column of a later file missing", func(_ *testing.T, d *deployment) {
+				d.ddl("DROP INDEX bank_instructions_manual")
+				d.ddl("ALTER TABLE bank_instructions DROP COLUMN manual_shard")
+			},
+			"schema", doctor.Fail, "column bank_instructions.manual_shard", "schema/",
+		},
+		{
 			"versions for an hour", func(_ *testing.T, d *deployment) {
 				d.ddl("ALTER DATABASE `" + d.target.Database[strings.LastIndex(d.target.Database, "/")+1:] + "` SET OPTIONS (version_retention_period = '1h')")
 			},

@@ -125,6 +125,10 @@ func (d *definitions) add(statement spansql.DDLStmt) {
 		for _, column := range s.Columns {
 			d.parts["column "+name+"."+string(column.Name)] = column.SQL()
 		}
+	case *spansql.AlterTable:
+		if added, is := s.Alteration.(spansql.AddColumn); is {
+			d.parts["column "+string(s.Name)+"."+string(added.Def.Name)] = added.Def.SQL()
+		}
 	case *spansql.CreateIndex:
 		index := *s
 		index.IfNotExists = false
