@@ -27,7 +27,11 @@ Those that are closed are found by a search of the table.`,
 			return r.Conflicts(ctx, f)
 		},
 		columns: []column{
-			{name: "last delivered", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "differs in", prose: true}, {name: "times", right: true, fixed: true},
+			{name: "last delivered", fixed: true},
+			{name: "settlement"},
+			{name: "account"},
+			{name: "differs in", prose: true},
+			{name: "times", right: true, fixed: true},
 			{name: "state", prose: true, colors: openColors},
 		},
 		row: func(e investigate.ConflictEntry) []string {

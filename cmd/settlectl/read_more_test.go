@@ -43,7 +43,11 @@ func TestColoursOfTheReadingCommands(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).fill()
 	for _, args := range [][]string{
-		{"show", stlEverything}, {"show", stlForgotten}, {"list", "manual"}, {"list", "movements", "--since="}, {"list", "conflicts"},
+		{"show", stlEverything},
+		{"show", stlForgotten},
+		{"list", "manual"},
+		{"list", "movements", "--since="},
+		{"list", "conflicts"},
 		{"report", "--account=reserve-claims", "--from=2020-01-01"},
 	} {
 		plain := f.run(args...)

@@ -94,8 +94,13 @@ func printReportTable(report investigate.Report, s streams) error {
 		return write(s.out, words+"\nNo movements and no reversals.\n")
 	}
 	columns := []column{
-		{name: "currency"}, {name: "bank", colors: stateColors}, {name: "movements", right: true}, {name: "moved", right: true},
-		{name: "reversals", right: true}, {name: "reversed", right: true}, {name: "net", right: true},
+		{name: "currency"},
+		{name: "bank", colors: stateColors},
+		{name: "movements", right: true},
+		{name: "moved", right: true},
+		{name: "reversals", right: true},
+		{name: "reversed", right: true},
+		{name: "net", right: true},
 	}
 	var rows [][]string
 	for _, total := range report.Totals {

@@ -81,19 +81,17 @@ WHERE q.released_at > @after ORDER BY happened_at, q.message_key`,
 // A row that is changed twice between two polls, such as a conflict that is
 // delivered again and again, is told once, as it is then.
 func (r Reader) Follow(ctx context.Context, since time.Time, wait func(context.Context) error, tell func(Happening) error) error {
-	for {
+	for ctx.Err() == nil {
 		upTo, err := r.poll(ctx, since, tell)
 		if err == nil {
 			since = upTo
 			err = wait(ctx)
 		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("follow what is committed: %w", err)
 		}
 	}
+	return nil
 }
 
 // Now is the timestamp of a strong read: everything that is committed has an earlier
