@@ -75,7 +75,8 @@ func (e UncertainEntry) key() []any    { return []any{e.Key} }
 func (e UncertainEntry) Amount() Amount { return Cents(e.AmountCents, e.Currency) }
 
 // Uncertain lists uncertain instructions by since when they are. The filter has no
-// Reason and no State.
+// Reason and no State. Its index is the function's, which looks for the oldest: each
+// page sorts what a shard has, which is little but in a long outage of the bank.
 func (r Reader) Uncertain(ctx context.Context, f Filter) iter.Seq2[UncertainEntry, error] {
 	q := query{
 		sql: `SELECT i.settlement_key, i.uncertain_since, i.settlement_id, m.account_id, m.amount_cents, m.currency, i.sends, i.checks,

@@ -10,7 +10,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/go-json-experiment/json/jsontext"
 	"google.golang.org/api/iterator"
-	"google.golang.org/grpc/codes"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore"
@@ -190,7 +189,7 @@ func (k *keyed) row(table string, columns []string, to ...any) bool {
 		return false
 	}
 	row, err := k.tx.ReadRowWithOptions(k.ctx, table, spanner.Key{settlementKey(k.id)}, columns, &spanner.ReadOptions{RequestTag: tag})
-	if spanner.ErrCode(err) == codes.NotFound && errors.Is(err, spanner.ErrRowNotFound) {
+	if errors.Is(err, spanner.ErrRowNotFound) {
 		return false
 	}
 	if err == nil {
