@@ -43,7 +43,11 @@ func next(s Settlement, in *settle.Instruction) []Next {
 		all = append(all, Next{By: ByPerson, What: "a person decides what became of the transfer: ask the bank", Command: "settlectl decide " + id})
 	}
 	if open := s.openConflicts(); open > 0 {
-		all = append(all, Next{By: ByPerson, What: openConflictWords(open, s.MoreConflicts), Command: "settlectl resolve conflict " + id})
+		command := "settlectl resolve conflict " + id
+		if open > 1 || s.MoreConflicts {
+			command += " --hash HASH"
+		}
+		all = append(all, Next{By: ByPerson, What: openConflictWords(open, s.MoreConflicts), Command: command})
 	}
 	if in != nil {
 		if n, comes := nextAtTheBank(*in, s.ReadAt); comes {
