@@ -36,13 +36,16 @@ END {
 function define(statement) {
 	if (match(statement, /^CREATE TABLE (IF NOT EXISTS )?/)) table(after(statement))
 	else if (match(statement, /^CREATE (UNIQUE |NULL_FILTERED )*INDEX (IF NOT EXISTS )?/)) add("index " word(after(statement)))
-	else if (match(statement, /^ALTER TABLE [A-Za-z0-9_]+ ADD COLUMN (IF NOT EXISTS )?/)) add("column " word(substr(statement, 13)) " " word(after(statement)))
+	else if (match(statement, /^ALTER TABLE [A-Za-z0-9_]+ ADD COLUMN (IF NOT EXISTS )?/)) added(statement, after(statement))
 	else if (match(statement, /^CREATE ROLE (IF NOT EXISTS )?/)) add("role " word(after(statement)))
 	else if (statement ~ /^GRANT [A-Z, ]+ ON TABLE .* TO ROLE /) grant(statement)
 	else add("other " statement)
 }
 
 function add(what) { thing[++things] = what }
+
+# added adds a column that a statement adds; rest is the statement from the column's name on.
+function added(statement, rest) { add("column " word(substr(statement, 13)) " " word(rest)) }
 
 # after returns what follows the latest match.
 function after(text) { return substr(text, RSTART + RLENGTH) }
