@@ -50,14 +50,17 @@ func (s InstructionState) reverses() bool {
 }
 
 // Instruction is the credit transfer that a bank is asked for, and what is known
-// of it. The transfer and the body are made once, from the payout, and never
-// change: asking again with them is harmless. A zero time means never.
+// of it. The transfer and the body are made once, from the payout: asking again
+// with them is harmless. Only two people can give it another key, and with it
+// another body; see [DecideResend]. A zero time means never.
 type Instruction struct {
 	SettlementID string
 	// Transfer is what the bank must say for a transfer to be this one.
 	Transfer Transfer
 	// Body is the request body, byte for byte.
 	Body []byte
+	// Superseded are the keys that it had before, oldest first; usually none.
+	Superseded []SupersededKey
 
 	State InstructionState
 	// Version counts the changes from 1, which is the creation. A change is made

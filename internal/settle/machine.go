@@ -62,7 +62,7 @@ const (
 // InstructionEvent is a row in the history of an instruction.
 type InstructionEvent struct {
 	From, To InstructionState
-	// Cause is what made the change: created, send, send answered or status.
+	// Cause is what made the change: created, send, send answered, status or decided.
 	Cause string
 	// HTTPStatus is the bank's; zero where there was no answer.
 	HTTPStatus int
@@ -90,6 +90,9 @@ type Change struct {
 	// Class names what was seen of the bank, as [SendClass] and [StatusReading] do;
 	// empty where the change is not about an exchange.
 	Class string
+	// Supersedes is the instruction as it was under the key that Next no longer
+	// has; nil where the key and the body stay what they are.
+	Supersedes *Instruction
 	// Reverse says to insert the movement's reversal, for the reason of Next's
 	// state.
 	Reverse bool
@@ -156,6 +159,9 @@ func planFor(in Instruction, now time.Time) Plan {
 	}
 	switch in.State {
 	case InstructionUncertain:
+		if len(in.Superseded) > 0 {
+			return PlanAsk // no send without a look at the keys that it had
+		}
 		if in.Sends == 0 {
 			return PlanSend // nothing can have reached the bank
 		}
@@ -206,8 +212,17 @@ func (p Policy) Sent(in Instruction, r SendResult, took Span) (Change, error) {
 	return p.observe(in, r.observation(), CauseAnswer, r.Class.String(), r.Answer, took)
 }
 
-// Asked works out the change that an answer of the status API makes.
-func (p Policy) Asked(in Instruction, r StatusResult, took Span) (Change, error) {
+// Asked works out the change that what the status API said makes.
+func (p Policy) Asked(in Instruction, said Statuses, took Span) (Change, error) {
+	r := said.Current
+	if alive := said.supersededAlive(); alive != "" {
+		answer := BankAnswer{HTTPStatus: r.Answer.HTTPStatus, Detail: alive + "; the present key is " + r.Reading.String()}
+		return p.observe(in, sawSupersededAlive, CauseStatus, StatusManual.String(), answer, took)
+	}
+	if r.Reading == StatusNotFound && in.State == InstructionUncertain && !said.known(in) {
+		// A send could follow, and must not while a key that it had is in doubt.
+		r = StatusResult{Answer: BankAnswer{HTTPStatus: r.Answer.HTTPStatus, RetryAfter: r.Answer.RetryAfter, Detail: said.unknown(in)}}
+	}
 	return p.observe(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, took)
 }
 

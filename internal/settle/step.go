@@ -130,9 +130,9 @@ func (s *Stepper) ask(ctx context.Context, held Change) (Change, error) {
 		took.Ended = s.now()
 		return s.Policy.Sent(in, r, took)
 	case PlanAsk:
-		r := s.Bank.Status(ctx, StatusRequest{Transfer: in.Transfer})
+		said := AskStatuses(ctx, s.Bank, in)
 		took.Ended = s.now()
-		return s.Policy.Asked(in, r, took)
+		return s.Policy.Asked(in, said, took)
 	case PlanNothing:
 	}
 	return Change{}, fmt.Errorf("exchange without a plan (%d)", held.Follow)

@@ -19,8 +19,13 @@ const (
 	sawConfirmed
 	sawRejected
 	sawReturned
-	sawMismatch  // the status API has another transfer, or more than one
-	sawAttention // the status is one that a person has to look at
+	sawMismatch        // the status API has another transfer, or more than one
+	sawAttention       // the status is one that a person has to look at
+	sawSupersededAlive // the status API has a transfer under a key that was given up
+	sawDecidedConfirmed
+	sawDecidedRejected
+	sawDecidedReturned
+	sawDecidedResend
 )
 
 func (r SendResult) observation() observation {
@@ -81,8 +86,8 @@ type transition struct {
 }
 
 // transitions is the whole state machine. A state and an observation that have
-// no row in it cannot come together: sends are made in state uncertain only, and
-// returned and manual are not asked about.
+// no row in it cannot come together: sends are made in state uncertain only,
+// returned and manual are not asked about, and people decide about manual alone.
 var transitions = []transition{
 	// After a send.
 	{from: InstructionUncertain, on: sawUncertain, to: InstructionUncertain},
@@ -100,6 +105,7 @@ var transitions = []transition{
 	{from: InstructionUncertain, on: sawUnknown, to: InstructionUncertain},
 	{from: InstructionUncertain, on: sawNotFound, guard: keyForgotten, to: InstructionManual, note: "the bank does not know the key and may have forgotten it: sending again could pay twice"},
 	{from: InstructionUncertain, on: sawNotFound, guard: outOfPatience, to: InstructionManual, note: "no final answer in 7 days"},
+	{from: InstructionUncertain, on: sawNotFound, guard: neverSentUnderItsKey, to: InstructionUncertain, resend: true, note: "no key is known to the bank: sending under the new one"},
 	{from: InstructionUncertain, on: sawNotFound, guard: mayResend, to: InstructionUncertain, resend: true, note: "not found twice: sending the same key and bytes again"},
 	{from: InstructionUncertain, on: sawNotFound, to: InstructionUncertain, then: rememberNotFound},
 	{from: InstructionUncertain, on: sawPending, to: InstructionAccepted},
@@ -108,6 +114,7 @@ var transitions = []transition{
 	{from: InstructionUncertain, on: sawReturned, to: InstructionReturned},
 	{from: InstructionUncertain, on: sawMismatch, to: InstructionManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
 	{from: InstructionUncertain, on: sawAttention, to: InstructionManual, note: "the bank's status is one that a person has to look at"},
+	{from: InstructionUncertain, on: sawSupersededAlive, to: InstructionManual, critical: true, note: supersededIsAlive},
 
 	// While the bank has it.
 	{from: InstructionAccepted, on: sawUnknown, guard: outOfPatience, to: InstructionManual, note: "no final answer in 7 days"},
@@ -120,6 +127,7 @@ var transitions = []transition{
 	{from: InstructionAccepted, on: sawReturned, to: InstructionReturned},
 	{from: InstructionAccepted, on: sawMismatch, to: InstructionManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
 	{from: InstructionAccepted, on: sawAttention, to: InstructionManual, note: "the bank's status is one that a person has to look at"},
+	{from: InstructionAccepted, on: sawSupersededAlive, to: InstructionManual, critical: true, note: supersededIsAlive},
 
 	// Watched for returns.
 	{from: InstructionConfirmed, on: sawUnknown, to: InstructionConfirmed},
@@ -130,6 +138,7 @@ var transitions = []transition{
 	{from: InstructionConfirmed, on: sawReturned, to: InstructionReturned},
 	{from: InstructionConfirmed, on: sawMismatch, to: InstructionManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
 	{from: InstructionConfirmed, on: sawAttention, to: InstructionManual, note: "the bank's status is one that a person has to look at"},
+	{from: InstructionConfirmed, on: sawSupersededAlive, to: InstructionManual, critical: true, note: supersededIsAlive},
 
 	// Watched for a bank that executes what it had rejected.
 	{from: InstructionRejected, on: sawUnknown, to: InstructionRejected},
@@ -140,11 +149,27 @@ var transitions = []transition{
 	{from: InstructionRejected, on: sawReturned, to: InstructionRejected, note: "the bank says returned of a transfer that it had rejected"},
 	{from: InstructionRejected, on: sawAttention, to: InstructionRejected, note: "the bank's status is one that a person has to look at"},
 	{from: InstructionRejected, on: sawMismatch, to: InstructionManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
+	{from: InstructionRejected, on: sawSupersededAlive, to: InstructionManual, critical: true, note: supersededIsAlive},
+
+	// After people have decided, and Policy.Decide has no objection.
+	{from: InstructionManual, on: sawDecidedConfirmed, to: InstructionConfirmed},
+	{from: InstructionManual, on: sawDecidedRejected, to: InstructionRejected},
+	{from: InstructionManual, on: sawDecidedReturned, to: InstructionReturned},
+	{from: InstructionManual, on: sawDecidedResend, to: InstructionUncertain},
 }
 
-// outOfPatience holds 7 days after the instruction was created.
+const supersededIsAlive = "the bank has a transfer under a key that was given up: it may be paid twice"
+
+// outOfPatience holds 7 days after the instruction was created, or got a new key.
 func outOfPatience(_ Policy, in Instruction, took Span) bool {
-	return !took.Ended.Before(in.CreatedAt.Add(giveUpAfter))
+	return !took.Ended.Before(in.keySince().Add(giveUpAfter))
+}
+
+// neverSentUnderItsKey holds for an instruction that was given a new key and not
+// sent under it yet. It is asked about first: the same question says what became
+// of the keys that it had.
+func neverSentUnderItsKey(_ Policy, in Instruction, _ Span) bool {
+	return in.Sends == 0 && len(in.Superseded) > 0
 }
 
 // keyForgotten holds once the bank may have forgotten the key: not found then

@@ -11,7 +11,8 @@ import (
 
 var (
 	sendObservations   = []observation{sawUncertain, sawNotSent, sawAccepted, sawRefused, sawHeld, sawRetryLater, sawOtherTransfer}
-	statusObservations = []observation{sawUnknown, sawNotFound, sawPending, sawConfirmed, sawRejected, sawReturned, sawMismatch, sawAttention}
+	decided            = []observation{sawDecidedConfirmed, sawDecidedRejected, sawDecidedReturned, sawDecidedResend}
+	statusObservations = []observation{sawSupersededAlive, sawUnknown, sawNotFound, sawPending, sawConfirmed, sawRejected, sawReturned, sawMismatch, sawAttention}
 	states             = []InstructionState{
 		InstructionUncertain, InstructionAccepted, InstructionConfirmed, InstructionRejected, InstructionReturned, InstructionManual,
 	}
@@ -44,7 +45,7 @@ func sentAt(in Instruction, r SendResult, now time.Time) (Change, error) {
 }
 
 func askedAt(in Instruction, r StatusResult, now time.Time) (Change, error) {
-	return policy.Asked(in, r, Span{now, now})
+	return policy.Asked(in, Statuses{Current: r}, Span{now, now})
 }
 
 // TestNotFoundCountsFromTheEndThatWaitsLonger: a question that began during the
@@ -60,7 +61,7 @@ func TestNotFoundCountsFromTheEndThatWaitsLonger(t *testing.T) {
 		took   Span
 		resend bool
 	}{{span(34, 44), false}, {span(50, 60), false}, {span(74, 80), false}, {span(75, 80), true}} {
-		change, err := policy.Asked(in, StatusResult{Reading: StatusNotFound}, test.took)
+		change, err := policy.Asked(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, test.took)
 		if err != nil || (change.Follow == PlanSend) != test.resend {
 			t.Errorf("asked %v to %v after the send: %v, follow %d", test.took.Began.Sub(noon), test.took.Ended.Sub(noon), err, change.Follow)
 		}
@@ -74,7 +75,7 @@ func TestTheKeysLifeCountsFromTheEndOfTheQuestion(t *testing.T) {
 	t.Parallel()
 	in := sent(InstructionUncertain)
 	in.NotFoundSince = noon.Add(time.Hour)
-	change, err := policy.Asked(in, StatusResult{Reading: StatusNotFound}, Span{in.ResendNotAfter.Add(-time.Second), in.ResendNotAfter})
+	change, err := policy.Asked(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, Span{in.ResendNotAfter.Add(-time.Second), in.ResendNotAfter})
 	if err != nil || change.Next.State != InstructionManual {
 		t.Errorf("%+v, %v; want manual", change, err)
 	}
@@ -118,6 +119,11 @@ func TestEveryObservationHasItsTransition(t *testing.T) {
 				t.Errorf("%s after a question, observation %d: transition %t", state, saw, ok)
 			}
 		}
+		for _, saw := range decided {
+			if _, ok := policy.transition(sent(state), saw, Span{noon, noon}); ok != (state == InstructionManual) {
+				t.Errorf("%s after a decision, observation %d: transition %t", state, saw, ok)
+			}
+		}
 	}
 }
 
@@ -130,8 +136,8 @@ func TestStatesAreLeftOnlyAsTheTableSays(t *testing.T) {
 			reached[row.from] = map[InstructionState]bool{}
 		}
 		reached[row.from][row.to] = true
-		if row.to == InstructionConfirmed && row.from != InstructionConfirmed && row.on != sawConfirmed {
-			t.Errorf("%s becomes confirmed without the status API saying so", row.from)
+		if row.to == InstructionConfirmed && row.from != InstructionConfirmed && row.on != sawConfirmed && row.on != sawDecidedConfirmed {
+			t.Errorf("%s becomes confirmed without the status API or two people saying so", row.from)
 		}
 		if row.to.reverses() && row.to != row.from && (row.on == sawNotFound || row.on == sawUnknown || row.on == sawUncertain) {
 			t.Errorf("%s is reversed after observation %d, which proves nothing", row.from, row.on)
@@ -155,6 +161,7 @@ func TestStatesAreLeftOnlyAsTheTableSays(t *testing.T) {
 		InstructionAccepted:  set(InstructionAccepted, InstructionConfirmed, InstructionRejected, InstructionReturned, InstructionManual),
 		InstructionConfirmed: set(InstructionConfirmed, InstructionReturned, InstructionManual),
 		InstructionRejected:  set(InstructionRejected, InstructionManual),
+		InstructionManual:    set(InstructionConfirmed, InstructionRejected, InstructionReturned, InstructionUncertain),
 	}
 	if diff := cmp.Diff(want, reached); diff != "" {
 		t.Errorf("states reached (-want +got):\n%s", diff)

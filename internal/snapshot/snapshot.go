@@ -156,7 +156,12 @@ func (s Snapshot) instructionViolations(movements map[string]settle.Movement) []
 		instructions[in.SettlementID] = in
 		m := movements[in.SettlementID]
 		want := settle.Transfer{
-			Key: settle.InstructionKey(in.SettlementID), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
+			Key: settle.KeyOfGeneration(in.SettlementID, len(in.Superseded)+1), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
+		}
+		for n, old := range in.Superseded {
+			if old.Key != settle.KeyOfGeneration(in.SettlementID, n+1) {
+				violation("settlement %q: superseded key %d is %s", in.SettlementID, n+1, old.Key)
+			}
 		}
 		if in.Transfer != want {
 			violation("settlement %q: instruction is for %+v, the movement for %+v", in.SettlementID, in.Transfer, want)

@@ -76,11 +76,14 @@ func readInstruction(ctx context.Context, tx querier, id string) (settle.Instruc
 }
 
 // InstructionSQL selects what [ScanInstruction] reads. The transfer's amount,
-// currency and creditor stand in the movement.
+// currency and creditor stand in the movement, the keys that it had in a table of
+// their own.
 const InstructionSQL = `
 SELECT i.settlement_id, i.idempotency_key, m.amount_cents, m.currency, m.creditor_account, i.request_body, i.state, i.version,
        i.lease_owner, i.lease_until, i.created_at, i.sends, i.send_deferred, i.first_sent_at, i.last_sent_at, i.resend_not_after, i.not_found_since,
-       i.accepted_at, i.final_at, i.bank_transfer_id, i.bank_status, i.checks, i.next_check_at
+       i.accepted_at, i.final_at, i.bank_transfer_id, i.bank_status, i.checks, i.next_check_at,
+       ARRAY(SELECT AS STRUCT k.idempotency_key, k.superseded_at
+             FROM bank_superseded_keys AS k WHERE k.settlement_key = i.settlement_key ORDER BY k.generation) AS superseded
 FROM bank_instructions AS i
 JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key`
 
@@ -92,15 +95,23 @@ func ScanInstruction(row *spanner.Row) (settle.Instruction, error) {
 		creditor, owner, transfer, status                          spanner.NullString
 		leaseUntil, first, last, resend, notFound, accepted, final spanner.NullTime
 		next                                                       spanner.NullTime
+		superseded                                                 []*supersededKey
 	)
 	err := row.Columns(&in.SettlementID, &key, &in.Transfer.AmountCents, &in.Transfer.Currency, &creditor, &in.Body, &state, &in.Version,
 		&owner, &leaseUntil, &in.CreatedAt, &in.Sends, &in.SendDeferred, &first, &last, &resend, &notFound,
-		&accepted, &final, &transfer, &status, &in.Checks, &next)
+		&accepted, &final, &transfer, &status, &in.Checks, &next, &superseded)
 	if err != nil {
 		return settle.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
 	}
 	if in.Transfer.Key, err = uuid.Parse(key); err != nil {
 		return settle.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: idempotency key: %w", in.SettlementID, err)
+	}
+	for _, old := range superseded {
+		oldKey, err := uuid.Parse(old.Key)
+		if err != nil {
+			return settle.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: superseded key: %w", in.SettlementID, err)
+		}
+		in.Superseded = append(in.Superseded, settle.SupersededKey{Key: oldKey, At: old.At})
 	}
 	in.Transfer.CreditorAccount, in.State = creditor.StringVal, settle.InstructionState(state)
 	in.Owner, in.TransferID, in.BankStatus = owner.StringVal, transfer.StringVal, status.StringVal
@@ -108,6 +119,12 @@ func ScanInstruction(row *spanner.Row) (settle.Instruction, error) {
 	in.FirstSentAt, in.LastSentAt, in.ResendNotAfter = first.Time, last.Time, resend.Time
 	in.NotFoundSince, in.AcceptedAt, in.FinalAt = notFound.Time, accepted.Time, final.Time
 	return in, nil
+}
+
+// supersededKey is an element of [InstructionSQL]'s last column.
+type supersededKey struct {
+	Key string    `spanner:"idempotency_key"`
+	At  time.Time `spanner:"superseded_at"`
 }
 
 // newInstructionRows inserts an instruction as it is created.
@@ -168,7 +185,14 @@ func changeRows(c settle.Change) []*spanner.Mutation {
 	if c.Next.State != settle.InstructionUncertain {
 		row["uncertain_since"] = spanner.NullTime{}
 	}
-	rows := []*spanner.Mutation{spanner.UpdateMap("bank_instructions", row)}
+	var superseded []*spanner.Mutation
+	if c.Supersedes != nil {
+		row["idempotency_key"] = c.Next.Transfer.Key.String()
+		row["request_body"] = c.Next.Body
+		row["uncertain_since"] = spanner.CommitTimestamp
+		superseded = append(superseded, supersededRow(c))
+	}
+	rows := append([]*spanner.Mutation{spanner.UpdateMap("bank_instructions", row)}, superseded...)
 	if c.Event != nil {
 		rows = append(rows, eventRow(c.Next, *c.Event))
 	}
@@ -187,6 +211,24 @@ func changeRows(c settle.Change) []*spanner.Mutation {
 		}))
 	}
 	return rows
+}
+
+// supersededRow keeps the key that a change takes from its instruction.
+func supersededRow(c settle.Change) *spanner.Mutation {
+	was := c.Supersedes
+	return spanner.InsertMap("bank_superseded_keys", map[string]any{
+		"settlement_id":    was.SettlementID,
+		"generation":       len(was.Superseded) + 1,
+		"idempotency_key":  was.Transfer.Key.String(),
+		"request_body":     was.Body,
+		"sends":            was.Sends,
+		"first_sent_at":    nullTime(was.FirstSentAt),
+		"last_sent_at":     nullTime(was.LastSentAt),
+		"bank_transfer_id": nullString(was.TransferID),
+		"bank_status":      nullString(was.BankStatus),
+		"decided_version":  c.Next.Version,
+		"superseded_at":    spanner.CommitTimestamp,
+	})
 }
 
 // dueSQL asks for one array a shard, of which there are 16: the IDs of what is due

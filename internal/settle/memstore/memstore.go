@@ -149,6 +149,10 @@ func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(se
 		return change, err
 	}
 	commit := s.commitTime()
+	if change.Supersedes != nil {
+		change.Next.Superseded = slices.Clone(change.Next.Superseded)
+		change.Next.Superseded[len(change.Next.Superseded)-1].At = commit
+	}
 	s.instructions[id] = change.Next
 	if change.Event != nil {
 		s.recordEvent(change.Next, *change.Event, commit)
@@ -173,7 +177,11 @@ func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
 	var b settle.Backlog
 	for _, in := range s.instructions {
 		if in.State == settle.InstructionUncertain {
-			b.UncertainSince = earlier(b.UncertainSince, in.CreatedAt)
+			since := in.CreatedAt
+			if n := len(in.Superseded); n > 0 {
+				since = in.Superseded[n-1].At
+			}
+			b.UncertainSince = earlier(b.UncertainSince, since)
 		}
 		b.NextDue = earlier(b.NextDue, in.NextCheckAt)
 	}

@@ -33,11 +33,13 @@ func Read(ctx context.Context, client *spanner.Client) (snapshot.Snapshot, error
 }
 
 func read(ctx context.Context, tx *spanner.ReadOnlyTransaction) (all snapshot.Snapshot, err error) {
+	var superseded []supersededKey
 	for _, table := range []func() error{
 		func() error { return readInto(ctx, tx, &all.Movements, "ledger_movements", movementColumns) },
 		func() error { return readInto(ctx, tx, &all.Receipts, "settlement_receipts", receiptColumns) },
 		func() error { return readInto(ctx, tx, &all.Reversals, "ledger_reversals", reversalColumns) },
 		func() error { return readInto(ctx, tx, &all.Instructions, "bank_instructions", instructionColumns) },
+		func() error { return readInto(ctx, tx, &superseded, "bank_superseded_keys", supersededColumns) },
 		func() error { return readInto(ctx, tx, &all.Events, "bank_instruction_events", eventColumns) },
 		func() error { return readInto(ctx, tx, &all.Conflicts, "settlement_conflicts", conflictColumns) },
 		func() error { return readInto(ctx, tx, &all.Quarantined, "quarantined_messages", quarantinedColumns) },
@@ -50,6 +52,11 @@ func read(ctx context.Context, tx *spanner.ReadOnlyTransaction) (all snapshot.Sn
 		in := &all.Instructions[i]
 		if m := all.Movement(in.SettlementID); m != nil {
 			in.Transfer.AmountCents, in.Transfer.Currency, in.Transfer.CreditorAccount = m.AmountCents, m.Currency, m.CreditorAccount
+		}
+		for _, old := range superseded { // in the order of the generations, as the table is
+			if old.settlementID == in.SettlementID {
+				in.Superseded = append(in.Superseded, old.key)
+			}
 		}
 	}
 	sortByKey(&all)
@@ -184,6 +191,20 @@ func instructionColumns(in *settle.Instruction) []column {
 		{"bank_status", nullable(&in.BankStatus)},
 		{"checks", &in.Checks},
 		{"next_check_at", nullable(&in.NextCheckAt)},
+	}
+}
+
+// supersededKey is a row of bank_superseded_keys.
+type supersededKey struct {
+	settlementID string
+	key          settle.SupersededKey
+}
+
+func supersededColumns(k *supersededKey) []column {
+	return []column{
+		{"settlement_id", &k.settlementID},
+		{"idempotency_key", nullable(&k.key.Key)},
+		{"superseded_at", &k.key.At},
 	}
 }
 

@@ -1,0 +1,124 @@
+package settle
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// SupersededKey is an idempotency key that an instruction had before people
+// decided to send it again under a new one. The bank can still come up with a
+// transfer under it, so it is asked about in every question about the instruction.
+type SupersededKey struct {
+	// Key is the key that was given up.
+	Key uuid.UUID
+	// At is when; a commit timestamp.
+	At time.Time
+}
+
+// KeyOfGeneration returns the idempotency key of a settlement's instruction in
+// its n-th generation, counted from 1. The first is [InstructionKey]. No
+// settlement ID has a # in it, so that no two settlements have a key in common.
+func KeyOfGeneration(settlementID string, n int) uuid.UUID {
+	if n <= 1 {
+		return InstructionKey(settlementID)
+	}
+	return uuid.NewSHA1(instructionNamespace, []byte(settlementID+"#"+strconv.Itoa(n)))
+}
+
+// keySince is when the instruction got the key that it has.
+func (in Instruction) keySince() time.Time {
+	if n := len(in.Superseded); n > 0 {
+		return in.Superseded[n-1].At
+	}
+	return in.CreatedAt
+}
+
+// Statuses is what the status API said of an instruction. The zero value is
+// unknown.
+type Statuses struct {
+	// Current is about the key that the instruction has.
+	Current StatusResult
+	// Superseded is about each key that it had, in their order.
+	Superseded []StatusResult
+}
+
+// AskStatuses asks the bank about every key of an instruction, all at once: it
+// takes no longer than one question.
+func AskStatuses(ctx context.Context, bank Bank, in Instruction) Statuses {
+	said := Statuses{}
+	if len(in.Superseded) > 0 {
+		said.Superseded = make([]StatusResult, len(in.Superseded))
+	}
+	var questions sync.WaitGroup
+	panics := make(chan any, len(in.Superseded))
+	for i, old := range in.Superseded {
+		questions.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					panics <- p
+				}
+			}()
+			transfer := in.Transfer
+			transfer.Key = old.Key
+			said.Superseded[i] = bank.Status(ctx, StatusRequest{Transfer: transfer})
+		})
+	}
+	said.Current = bank.Status(ctx, StatusRequest{Transfer: in.Transfer})
+	questions.Wait()
+	select {
+	case p := <-panics:
+		panic(p) // where the caller can outlive it
+	default:
+		return said
+	}
+}
+
+// any reports whether the bank says reading of any key.
+func (s Statuses) any(reading StatusReading) bool {
+	for _, old := range s.Superseded {
+		if old.Reading == reading {
+			return true
+		}
+	}
+	return s.Current.Reading == reading
+}
+
+// known reports whether the bank's status of every key of the instruction is.
+func (s Statuses) known(in Instruction) bool { return s.unknown(in) == "" }
+
+// unknown says of which key the bank's status is not known; empty for none.
+func (s Statuses) unknown(in Instruction) string {
+	if s.Current.Reading == StatusUnknown {
+		return joinDetail("no clear answer", s.Current.Answer.Detail)
+	}
+	for i := range in.Superseded {
+		if i >= len(s.Superseded) || s.Superseded[i].Reading == StatusUnknown {
+			return fmt.Sprintf("no clear answer about superseded key %d", i+1)
+		}
+	}
+	return ""
+}
+
+// supersededAlive says which superseded key can have moved money, or can yet;
+// empty for none.
+func (s Statuses) supersededAlive() string {
+	for i, old := range s.Superseded {
+		switch old.Reading {
+		case StatusPending, StatusConfirmed, StatusManual, StatusAttention:
+			return fmt.Sprintf("key %d is %s", i+1, old.Reading)
+		case StatusUnknown, StatusNotFound, StatusRejected, StatusReturned:
+		}
+	}
+	return ""
+}
+
+// unsettling reports whether the step that comes next would see something for
+// which people had to be asked.
+func (s Statuses) unsettling() bool {
+	return s.Current.Reading == StatusManual || s.Current.Reading == StatusAttention || s.supersededAlive() != ""
+}
