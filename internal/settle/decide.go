@@ -246,6 +246,11 @@ func (p Policy) againstRejected(in Instruction, r Ruling) *Objection {
 			"the bank has another transfer under the key, or more than one: money may have moved",
 			"have the bank put its records right first",
 		}
+	case r.Said.Current.Reading == StatusPending:
+		return &Objection{
+			"the bank's status says pending: it can still execute the transfer",
+			"have the bank reject it, and decide when its status says so",
+		}
 	case r.Said.supersededAlive() != "":
 		return &Objection{"the bank has a transfer under a superseded key: " + r.Said.supersededAlive(), "wait until the bank says what became of it"}
 	case !p.sendIsOver(in, r.Took.Began):
