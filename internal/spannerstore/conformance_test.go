@@ -43,7 +43,7 @@ func newBackend(t *testing.T) backend {
 func (b backend) open(t *testing.T, options ...option.ClientOption) *spannerstore.Store {
 	t.Helper()
 	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
-		Database: b.database, Emulator: true, Options: slices.Concat(emulatortest.Spanner(t).ClientOptions(), access.options(), options),
+		Database: b.database, Emulator: true, Options: slices.Concat(emulatortest.Spanner(t).ClientOptions(), access.Options(), options),
 	})
 	if err != nil {
 		t.Fatal(err)

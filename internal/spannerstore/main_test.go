@@ -7,7 +7,12 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/spannerstore/roletest"
 )
+
+// access is what the stores of this package's tests have done to tables.
+var access roletest.Access
 
 func TestMain(m *testing.M) {
 	// The emulator runs one read-write transaction at a time and aborts the
@@ -16,8 +21,8 @@ func TestMain(m *testing.M) {
 	spanner.DefaultRetryBackoff.Initial = time.Millisecond
 	spanner.DefaultRetryBackoff.Max = 8 * time.Millisecond
 	code := m.Run()
-	if lacking := lackingGrants(); len(lacking) > 0 {
-		fmt.Fprintln(os.Stderr, "deploy/database_roles.sql does not let the function do what the tests have seen it do:", lacking)
+	if lacking, err := access.Lacking("../../deploy/database_roles.sql", "settleonce_function"); err != nil || len(lacking) > 0 {
+		fmt.Fprintln(os.Stderr, "deploy/database_roles.sql does not let the function do what the tests have seen it do:", lacking, err)
 		code = 1
 	}
 	os.Exit(code)

@@ -1,7 +1,13 @@
-package spannerstore_test
+// Package roletest compares what a test does to tables with what a database role
+// is granted.
+//
+// It exists because the emulator knows no roles: a right that deploy/database_roles.sql
+// forgets would show in a deployment only.
+package roletest
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -13,31 +19,31 @@ import (
 	"google.golang.org/grpc"
 )
 
-// access is what the stores of this package's tests have done to tables, as
-// "INSERT ledger_movements". The deployed function may do in the database what its
-// role is granted and nothing else, and the emulator knows no roles: TestMain
-// compares the two.
-var access = &tableAccess{seen: map[string]bool{}}
-
-type tableAccess struct {
+// Access is what clients have done to tables, as "INSERT ledger_movements". It is
+// safe for concurrent use. The zero value has seen nothing.
+type Access struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-func (a *tableAccess) note(privilege, table string) {
+func (a *Access) note(privilege, table string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.seen == nil {
+		a.seen = map[string]bool{}
+	}
 	a.seen[privilege+" "+table] = true
 }
 
-func (a *tableAccess) options() []option.ClientOption {
+// Options make a Spanner client whose work is seen.
+func (a *Access) Options() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(a.unary)),
 		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(a.stream)),
 	}
 }
 
-func (a *tableAccess) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+func (a *Access) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if commit, is := req.(*spannerpb.CommitRequest); is {
 		for _, m := range commit.GetMutations() {
 			switch op := m.GetOperation().(type) {
@@ -58,14 +64,14 @@ func (a *tableAccess) unary(ctx context.Context, method string, req, reply any, 
 	return invoker(ctx, method, req, reply, cc, opts...)
 }
 
-func (a *tableAccess) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (a *Access) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	s, err := streamer(ctx, desc, cc, method, opts...)
 	return readStream{s, a}, err
 }
 
 type readStream struct {
 	grpc.ClientStream
-	access *tableAccess
+	access *Access
 }
 
 // tableOfSQL finds tables, and not UNNEST of an array.
@@ -83,26 +89,31 @@ func (s readStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-var grantToFunction = regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON TABLE (\w+) TO ROLE settleonce_function;$`)
+var grant = regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON TABLE (\w+) TO ROLE (\w+);$`)
 
-// lackingGrants returns what was done and is not granted.
-func lackingGrants() []string {
-	text, err := os.ReadFile("../../deploy/database_roles.sql")
+// Lacking returns what was done and is not granted to the role in a file of DDL. It
+// fails where the file cannot be read.
+func (a *Access) Lacking(file, role string) ([]string, error) {
+	text, err := os.ReadFile(file) //nolint:gosec // the test names the file
 	if err != nil {
-		return []string{err.Error()}
+		return nil, fmt.Errorf("read grants: %w", err)
 	}
 	granted := map[string]bool{}
-	for _, match := range grantToFunction.FindAllStringSubmatch(string(text), -1) {
+	for _, match := range grant.FindAllStringSubmatch(string(text), -1) {
 		for privilege := range strings.SplitSeq(match[1], ", ") {
-			granted[privilege+" "+match[2]] = true
+			if match[3] == role {
+				granted[privilege+" "+match[2]] = true
+			}
 		}
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	var lacking []string
-	for done := range access.seen {
+	for done := range a.seen {
 		if !granted[done] {
 			lacking = append(lacking, done)
 		}
 	}
 	slices.Sort(lacking)
-	return lacking
+	return lacking, nil
 }

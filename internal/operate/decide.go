@@ -1,0 +1,169 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"google.golang.org/api/iterator"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+)
+
+// Case is a bank instruction that people decide about, and what was known of it at
+// one moment.
+type Case struct {
+	Instruction settle.Instruction
+	// Reversed says that the movement has a reversal.
+	Reversed bool
+	// Last is the latest event of the instruction's history, LastAt when it was
+	// recorded.
+	Last   settle.InstructionEvent
+	LastAt time.Time
+	// Asked says that the bank was asked: it is not where the instruction does not
+	// wait for a person, or no bank is configured.
+	Asked bool
+	// Said is what the bank said, and Took when it was asked.
+	Said settle.Statuses
+	Took settle.Span
+
+	payout settle.Payout
+}
+
+// Open reads the instruction of a settlement and asks the bank about every key that
+// it has or had. It changes nothing. It fails with [ErrNoSettlement] or
+// [settle.ErrNoInstruction].
+func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) {
+	c, err := o.read(ctx, settlementID)
+	if err != nil {
+		return Case{}, fmt.Errorf("settlement %q: %w", settlementID, err)
+	}
+	c.Took.Began = o.now()
+	if c.Instruction.State == settle.InstructionManual && o.Bank != nil {
+		c.Asked, c.Said = true, settle.AskStatuses(ctx, o.Bank, c.Instruction)
+	}
+	c.Took.Ended = o.now()
+	return c, nil
+}
+
+// now is cut to microseconds, which Spanner keeps of a timestamp that is given.
+func (o *Operator) now() time.Time { return o.Now().UTC().Truncate(time.Microsecond) }
+
+func (o *Operator) read(ctx context.Context, id string) (c Case, err error) {
+	tx := o.Client.ReadOnlyTransaction()
+	defer tx.Close()
+	if err := settled(ctx, tx, id); err != nil {
+		return Case{}, err
+	}
+	if c.Instruction, err = readInstruction(ctx, tx, id); err != nil {
+		return Case{}, err
+	}
+	if c.payout, err = readPayout(ctx, tx, id); err != nil {
+		return Case{}, err
+	}
+	if c.Last, c.LastAt, err = readEvent(ctx, tx, id, c.Instruction.Version); err != nil {
+		return Case{}, err
+	}
+	_, err = tx.ReadRow(ctx, "ledger_reversals", spanner.Key{settlementKey(id)}, []string{"reason"})
+	c.Reversed = err == nil
+	if err != nil && !errors.Is(err, spanner.ErrRowNotFound) {
+		return Case{}, fmt.Errorf("read reversal: %w", err)
+	}
+	return c, nil
+}
+
+func readInstruction(ctx context.Context, tx *spanner.ReadOnlyTransaction, id string) (settle.Instruction, error) {
+	rows := tx.Query(ctx, spanner.Statement{
+		SQL: spannerstore.InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": settlementKey(id)},
+	})
+	defer rows.Stop()
+	row, err := rows.Next()
+	if errors.Is(err, iterator.Done) {
+		return settle.Instruction{}, settle.ErrNoInstruction
+	}
+	if err != nil {
+		return settle.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+	}
+	return spannerstore.ScanInstruction(row)
+}
+
+// readPayout returns what a request body is composed of.
+func readPayout(ctx context.Context, tx rowReader, id string) (settle.Payout, error) {
+	row, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{settlementKey(id)},
+		[]string{"account_id", "amount_cents", "currency", "creditor_account", "reference"})
+	if err != nil {
+		return settle.Payout{}, fmt.Errorf("read movement: %w", err)
+	}
+	var (
+		p                   = settle.Payout{SettlementID: id}
+		creditor, reference spanner.NullString
+	)
+	if err := row.Columns(&p.AccountID, &p.AmountCents, &p.Currency, &creditor, &reference); err != nil {
+		return settle.Payout{}, fmt.Errorf("read movement: %w", err)
+	}
+	p.CreditorAccount, p.Reference = creditor.StringVal, reference.StringVal
+	return p, nil
+}
+
+func readEvent(ctx context.Context, tx rowReader, id string, version int64) (e settle.InstructionEvent, at time.Time, err error) {
+	row, err := tx.ReadRow(ctx, "bank_instruction_events", spanner.Key{settlementKey(id), version},
+		[]string{"from_state", "to_state", "cause", "http_status", "detail", "recorded_at"})
+	if err != nil {
+		return e, at, fmt.Errorf("read event %d: %w", version, err)
+	}
+	var (
+		from, detail spanner.NullString
+		to           string
+		status       spanner.NullInt64
+	)
+	if err := row.Columns(&from, &to, &e.Cause, &status, &detail, &at); err != nil {
+		return e, at, fmt.Errorf("read event %d: %w", version, err)
+	}
+	e.From, e.To = settle.InstructionState(from.StringVal), settle.InstructionState(to)
+	e.HTTPStatus, e.Detail = int(status.Int64), detail.StringVal
+	return e, at, nil
+}
+
+// Verdict is what two people decide about a case.
+type Verdict struct {
+	Decision         settle.Decision
+	By, Second, Note string
+	// WithoutBank says that they decide although the bank cannot be reached.
+	WithoutBank bool
+	// DryRun works the change out and does not make it.
+	DryRun bool
+}
+
+// Decide makes the change of a verdict, and returns the instruction after it. made
+// is false where the same people had decided the same before, with the same note.
+// A verdict that does not fit the state, or what the bank said, fails with a
+// *[settle.Objection].
+func (o *Operator) Decide(ctx context.Context, c Case, v Verdict) (after settle.Instruction, made bool, err error) {
+	r := settle.Ruling{
+		ID: o.NewID(), Decision: v.Decision, By: v.By, Second: v.Second, Note: v.Note,
+		Version: c.Instruction.Version, Reversed: c.Reversed, Said: c.Said, Took: c.Took, WithoutBank: v.WithoutBank,
+	}
+	if c.Last.Cause == settle.CauseDecided && strings.HasPrefix(c.Last.Detail, r.Proof()) {
+		return c.Instruction, false, nil
+	}
+	if v.Decision == settle.DecideResend && o.Bank != nil {
+		if r.Body, err = o.Bank.Compose(c.payout, c.Instruction.NextKey()); err != nil {
+			return settle.Instruction{}, false, fmt.Errorf("compose the request under the new key: %w", err)
+		}
+	}
+	if v.DryRun {
+		change, err := o.Policy.Decide(c.Instruction, r)
+		return change.Next, false, err
+	}
+	change, err := o.Store.ChangeInstruction(ctx, c.Instruction.SettlementID, func(in settle.Instruction) (settle.Change, error) {
+		return o.Policy.Decide(in, r)
+	})
+	if err != nil {
+		return settle.Instruction{}, false, fmt.Errorf("decide about settlement %q: %w", c.Instruction.SettlementID, err)
+	}
+	return change.Next, true, nil
+}

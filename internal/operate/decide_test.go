@@ -1,0 +1,306 @@
+package operate_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+)
+
+// manual settles a payout, and brings its instruction to a person: the bank forgets
+// every send, and then the key.
+func (w *world) manual(id string) {
+	w.t.Helper()
+	w.bank.ScriptCreditor("c-"+id, banktest.Plan{Rest: banktest.Attempt{Execute: banktest.ExecuteNever, AfterStatus: 500}})
+	w.deliver(w.message(fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":5000,"creditor_account":%q}`, id, "c-"+id)), settle.OutcomeApplied)
+	w.clock.Advance(20 * time.Hour)
+	w.step(id, settle.InstructionManual)
+}
+
+func verdict(d settle.Decision) operate.Verdict {
+	return operate.Verdict{Decision: d, By: "Ines", Second: "Bert", Note: "letter of the bank"}
+}
+
+// decide opens the case and decides about it.
+func (w *world) decide(o *operate.Operator, id string, v operate.Verdict) (settle.Instruction, bool, error) {
+	w.t.Helper()
+	c, err := o.Open(w.t.Context(), id)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return o.Decide(w.t.Context(), c, v)
+}
+
+func wantObjection(t *testing.T, err error) {
+	t.Helper()
+	if _, is := errors.AsType[*settle.Objection](err); !is {
+		t.Fatalf("error %v, want an objection", err)
+	}
+}
+
+func instruction(t *testing.T, all snapshot.Snapshot, id string) settle.Instruction {
+	t.Helper()
+	for _, in := range all.Instructions {
+		if in.SettlementID == id {
+			return in
+		}
+	}
+	t.Fatalf("no instruction of %s", id)
+	return settle.Instruction{}
+}
+
+func TestDecideRejected(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	dry := verdict(settle.DecideRejected)
+	dry.DryRun = true
+	if after, made, err := w.decide(w.operator, "stl-1", dry); err != nil || made || after.State != settle.InstructionRejected {
+		t.Errorf("dry run: %s, %t, %v", after.State, made, err)
+	}
+	if all := w.snapshot(); len(all.Reversals) != 0 {
+		t.Error("the dry run has reversed")
+	}
+	after, made, err := w.decide(w.operator, "stl-1", verdict(settle.DecideRejected))
+	if err != nil || !made || after.State != settle.InstructionRejected {
+		t.Fatalf("%s, %t, %v", after.State, made, err)
+	}
+	all := w.snapshot()
+	if len(all.Reversals) != 1 || all.Reversals[0].AmountCents != 5000 || all.Reversals[0].Reason != "rejected" {
+		t.Errorf("reversals %+v", all.Reversals)
+	}
+	receipt := all.Receipt("stl-1")
+	if receipt == nil || receipt.ExpireFrom == nil || !receipt.ExpireFrom.Equal(all.Reversals[0].RecordedAt) {
+		t.Errorf("receipt %+v: not released together with the reversal", receipt)
+	}
+	event := all.Events[len(all.Events)-1]
+	want := `rejected, decided by "Ines" and "Bert": "letter of the bank"; the bank's status: not_found`
+	if event.Event.Cause != settle.CauseDecided || event.Event.Detail != want || event.Event.HTTPStatus != 200 {
+		t.Errorf("event %+v", event)
+	}
+	// The same again, as after an answer that was lost, changes nothing; anything
+	// else is refused.
+	if _, made, err := w.decide(w.operator, "stl-1", verdict(settle.DecideRejected)); err != nil || made {
+		t.Errorf("the same again: %t, %v", made, err)
+	}
+	_, _, err = w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed))
+	wantObjection(t, err)
+	// The bank is still watched.
+	w.clock.Advance(30 * time.Hour)
+	w.step("stl-1", settle.InstructionRejected)
+	w.snapshot()
+}
+
+func TestDecideConfirmed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	if after, made, err := w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed)); err != nil || !made || after.State != settle.InstructionConfirmed {
+		t.Fatalf("%s, %t, %v", after.State, made, err)
+	}
+	all := w.snapshot()
+	if receipt := all.Receipt("stl-1"); len(all.Reversals) != 0 || receipt == nil || receipt.ExpireFrom == nil {
+		t.Errorf("%d reversals, receipt %+v", len(all.Reversals), receipt)
+	}
+}
+
+// TestDecideAgainstTheBank: each decision is refused that the bank contradicts, and
+// nothing is changed.
+func TestDecideAgainstTheBank(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for status, refused := range map[string][]settle.Decision{
+		banktest.Settled:  {settle.DecideRejected, settle.DecideResend},
+		banktest.Returned: {settle.DecideConfirmed, settle.DecideResend},
+		"RJCT":            {settle.DecideConfirmed},
+		"ACSP":            {settle.DecideRejected, settle.DecideResend},
+	} {
+		id := "stl-" + status
+		// First a status for a person, then the one of the case.
+		w.bank.ScriptCreditor("c-"+id, banktest.Plan{Steps: []banktest.Step{{Status: "BLCK"}}, StepsRest: banktest.Step{Status: status}})
+		w.deliver(w.message(fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1,"creditor_account":%q}`, id, "c-"+id)), settle.OutcomeApplied)
+		w.clock.Advance(time.Minute)
+		w.step(id, settle.InstructionManual)
+		for _, d := range refused {
+			_, made, err := w.decide(w.operator, id, verdict(d))
+			if _, is := errors.AsType[*settle.Objection](err); !is || made {
+				t.Errorf("%s while the bank says %s: %t, %v", d, status, made, err)
+			}
+		}
+		if in := instruction(t, w.snapshot(), id); in.State != settle.InstructionManual || in.Version != 4 && in.Version != 3 {
+			t.Errorf("%s after refused decisions: %s, version %d", id, in.State, in.Version)
+		}
+	}
+	w.deliver(w.message(`{"settlement_id":"stl-plain","account_id":"a","amount_cents":1}`), settle.OutcomeApplied)
+	if _, err := w.operator.Open(t.Context(), "stl-plain"); !errors.Is(err, settle.ErrNoInstruction) {
+		t.Errorf("without an instruction: %v", err)
+	}
+	if _, err := w.operator.Open(t.Context(), "stl-none"); !errors.Is(err, operate.ErrNoSettlement) {
+		t.Errorf("without a settlement: %v", err)
+	}
+}
+
+// TestDecideWithoutTheBank: a bank that cannot be reached is said to be so.
+func TestDecideWithoutTheBank(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	w.operator.Bank = nil
+	_, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideRejected))
+	wantObjection(t, err)
+	v := verdict(settle.DecideRejected)
+	v.WithoutBank = true
+	if after, made, err := w.decide(w.operator, "stl-1", v); err != nil || !made || after.State != settle.InstructionRejected {
+		t.Fatalf("%s, %t, %v", after.State, made, err)
+	}
+	all := w.snapshot()
+	if detail := all.Events[len(all.Events)-1].Event.Detail; detail != `rejected, decided by "Ines" and "Bert": "letter of the bank"; the bank's status could not be learnt` {
+		t.Errorf("detail %q", detail)
+	}
+}
+
+// TestTwoDecisionsAtOnce: of people who decide against each other at the same time
+// one pair decides, and the ledger is theirs.
+func TestTwoDecisionsAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	operators := []*operate.Operator{w.operator, w.newOperator()}
+	decisions := []settle.Decision{settle.DecideConfirmed, settle.DecideRejected}
+	var cases [2]operate.Case
+	for i, o := range operators {
+		var err error
+		if cases[i], err = o.Open(t.Context(), "stl-1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var (
+		together sync.WaitGroup
+		made     [2]bool
+		errs     [2]error
+	)
+	for i, o := range operators {
+		together.Go(func() { _, made[i], errs[i] = o.Decide(t.Context(), cases[i], verdict(decisions[i])) })
+	}
+	together.Wait()
+	if made[0] == made[1] {
+		t.Fatalf("made %v, errors %v; want one", made, errs)
+	}
+	winner := 0
+	if made[1] {
+		winner = 1
+	}
+	wantObjection(t, errs[1-winner])
+	in := instruction(t, w.snapshot(), "stl-1")
+	if want := settle.InstructionState(decisions[winner]); in.State != want || in.Version != cases[0].Instruction.Version+1 {
+		t.Errorf("%s, version %d; want %s", in.State, in.Version, want)
+	}
+}
+
+// TestADecisionAndAStepAtOnce: the step was under way when people opened the case;
+// what it records is not what they decided about.
+func TestADecisionAndAStepAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	if _, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed)); err != nil {
+		t.Fatal(err)
+	}
+	// A step holds the lease of the confirmed instruction: no decision.
+	w.clock.Advance(30 * time.Hour)
+	held, err := w.stepper.Store.ChangeInstruction(t.Context(), "stl-1", func(in settle.Instruction) (settle.Change, error) {
+		return w.stepper.Policy.Claim(in, "another step", w.clock.Now())
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := verdict(settle.DecideRejected)
+	_, _, err = w.decide(w.operator, "stl-1", v)
+	wantObjection(t, err)
+	// It sees a contradiction, and the people decide; a step that was slow and comes
+	// back with what it held records nothing over that.
+	now := w.clock.Now()
+	seen, err := w.stepper.Policy.Asked(held.Next, settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusRejected}}, settle.Span{Began: now, Ended: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.stepper.Store.ChangeInstruction(t.Context(), "stl-1", func(settle.Instruction) (settle.Change, error) { return seen, nil }); err != nil {
+		t.Fatal(err)
+	}
+	if after, made, err := w.decide(w.operator, "stl-1", v); err != nil || !made || after.State != settle.InstructionRejected || after.Owner == held.Next.Owner {
+		t.Fatalf("%s by %q, %t, %v", after.State, after.Owner, made, err)
+	}
+	if all := w.snapshot(); len(all.Reversals) != 1 {
+		t.Errorf("%d reversals", len(all.Reversals))
+	}
+}
+
+// TestResendUnderANewKey follows a payout that the bank lost for good: one transfer,
+// under the second key, while the first is asked about each time.
+func TestResendUnderANewKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	_, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideResend))
+	wantObjection(t, err) // the key's lifetime has not passed
+	w.clock.Advance(5 * time.Hour)
+	without := verdict(settle.DecideResend)
+	without.WithoutBank = true
+	unreachable := w.newOperator()
+	unreachable.Bank = nil
+	_, _, err = w.decide(unreachable, "stl-1", without)
+	wantObjection(t, err)
+
+	after, made, err := w.decide(w.operator, "stl-1", verdict(settle.DecideResend))
+	second := settle.KeyOfGeneration("stl-1", 2)
+	if err != nil || !made || after.State != settle.InstructionUncertain || after.Transfer.Key != second {
+		t.Fatalf("%+v, %t, %v", after, made, err)
+	}
+	in := instruction(t, w.snapshot(), "stl-1")
+	if in.Transfer.Key != second || in.Sends != 0 || len(in.Superseded) != 1 || in.Superseded[0].Key != settle.InstructionKey("stl-1") {
+		t.Fatalf("stored %+v", in)
+	}
+	if backlog, err := w.stepper.Store.Backlog(t.Context()); err != nil || !backlog.UncertainSince.Equal(in.Superseded[0].At) {
+		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
+	}
+
+	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	w.step("stl-1", settle.InstructionAccepted)
+	w.clock.Advance(time.Minute)
+	w.step("stl-1", settle.InstructionConfirmed)
+	w.snapshot()
+	ledger := w.bank.Ledger()
+	if len(ledger) != 1 || ledger[0].Key != second.String() {
+		t.Errorf("the bank's ledger %+v, want one transfer under %s", ledger, second)
+	}
+}
+
+// TestAnOldKeyThatWakesUp: the bank executes the first request after all, when the
+// payout was to be sent again: it is not.
+func TestAnOldKeyThatWakesUp(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	w.clock.Advance(5 * time.Hour)
+	if _, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideResend)); err != nil {
+		t.Fatal(err)
+	}
+	w.bank.Script(settle.InstructionKey("stl-1").String(), banktest.Plan{StepsRest: banktest.Step{Status: "ACSP"}})
+	w.step("stl-1", settle.InstructionManual)
+	all := w.snapshot()
+	in := instruction(t, all, "stl-1")
+	if in.Sends != 0 || len(w.bank.Ledger()) != 0 {
+		t.Errorf("sent %d times, %d transfers", in.Sends, len(w.bank.Ledger()))
+	}
+	// Nor can it be reversed, or sent again, while that key is alive.
+	for _, d := range []settle.Decision{settle.DecideRejected, settle.DecideResend} {
+		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
+		wantObjection(t, err)
+	}
+}

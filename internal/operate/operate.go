@@ -1,0 +1,92 @@
+// Package operate makes the changes that people decide about: it closes a
+// conflict, decides about a bank instruction that waits for a person, and releases
+// a message from quarantine.
+//
+// It exists beside [spannerstore], because that is deployed with the functions,
+// which do none of this. The one thing that both do is to change a bank
+// instruction: that goes through [settle.Store], with the same state machine and
+// the same transaction.
+//
+// Every change is one read-write transaction that reads what is there, refuses
+// what does not fit, and records who and why. A command that did not hear an
+// answer is given again: it recognises what it has done itself.
+//
+// [spannerstore]: https://pkg.go.dev/github.com/settleonce/settleonce/internal/spannerstore
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// ErrNoSettlement reports a settlement ID under which nothing was ever settled.
+var ErrNoSettlement = errors.New("there is no such settlement")
+
+// Transaction tags by which Spanner's statistics tell the operator's work apart.
+const (
+	tagResolve = "operator_resolve"
+	tagRelease = "operator_release"
+)
+
+// Operator makes the changes. Its fields are set once, before the first call. It is
+// not to be copied.
+type Operator struct {
+	// Client is the database. Required.
+	Client *spanner.Client
+	// Store changes bank instructions. Required for decisions.
+	Store settle.Store
+	// Bank is asked before a decision. Nil means that none is configured: every
+	// status is then unknown.
+	Bank settle.Bank
+	// Policy is the bank's. Required for decisions.
+	Policy settle.Policy
+	// Topic takes messages that are released. Required for releases.
+	Topic Publisher
+	// NewID returns an ID that is unique to each call. Required for decisions.
+	NewID func() string
+	// Now tells the time. Required.
+	Now func() time.Time
+
+	// marking lets one message be marked at a time: the emulator mishandles two
+	// read-write transactions of one client, and a person waits for hundreds of
+	// them and not for millions.
+	marking sync.Mutex
+}
+
+// Refused says why a change was not made and what to do instead. Nothing was
+// changed.
+type Refused struct{ Why, Do string }
+
+// Error gives both, in one line.
+func (r *Refused) Error() string { return r.Why + "; " + r.Do }
+
+// settlementKey is the key of a settlement's rows.
+func settlementKey(id string) []byte {
+	sum := sha256.Sum256([]byte(id))
+	return sum[:]
+}
+
+// rowReader is a transaction that can read a row by its key, of either kind.
+type rowReader interface {
+	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
+}
+
+// settled fails with [ErrNoSettlement] where nothing was settled under the ID.
+func settled(ctx context.Context, tx rowReader, id string) error {
+	_, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{settlementKey(id)}, []string{"settlement_id"})
+	if errors.Is(err, spanner.ErrRowNotFound) {
+		return fmt.Errorf("settlement %q: %w", id, ErrNoSettlement)
+	}
+	if err != nil {
+		return fmt.Errorf("read settlement %q: %w", id, err)
+	}
+	return nil
+}

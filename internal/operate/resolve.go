@@ -1,0 +1,152 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// Resolution closes a conflict. Nothing moves by it.
+type Resolution struct {
+	SettlementID string
+	// Hash is the payload hash of the payout that was not settled, or the beginning
+	// of one. Empty means the only open conflict that the settlement has.
+	Hash string
+	// By is who closes it, Note what was found. Both are required.
+	By, Note string
+}
+
+// Conflict is a conflict as far as it is shown; never its payload.
+type Conflict struct {
+	SettlementID string             `json:"settlement_id"`
+	PayloadHash  settle.PayloadHash `json:"payload_hash"`
+	Fields       []string           `json:"fields"`
+	Deliveries   int64              `json:"deliveries"`
+	FirstSeenAt  time.Time          `json:"first_seen_at"`
+	LastSeenAt   time.Time          `json:"last_seen_at"`
+	// ResolvedAt is zero while the conflict is open.
+	ResolvedAt time.Time `json:"resolved_at,omitzero"`
+	ResolvedBy string    `json:"resolved_by,omitzero"`
+	Note       string    `json:"note,omitzero"`
+}
+
+func (c Conflict) open() bool { return c.ResolvedBy == "" }
+
+// SeveralOpen reports open conflicts of which none was named.
+type SeveralOpen struct{ Conflicts []Conflict }
+
+// Error names them.
+func (s *SeveralOpen) Error() string {
+	var hashes []string
+	for _, c := range s.Conflicts {
+		hashes = append(hashes, fmt.Sprintf("%s (%s)", c.PayloadHash, strings.Join(c.Fields, ", ")))
+	}
+	return fmt.Sprintf("%d conflicts fit: %s", len(hashes), strings.Join(hashes, "; "))
+}
+
+// Resolve closes a conflict and returns it. A conflict that the same person has
+// closed with the same note is closed: an answer may have been lost. It fails with
+// [ErrNoSettlement], a *[SeveralOpen] or a *[Refused].
+func (o *Operator) Resolve(ctx context.Context, r Resolution) (Conflict, error) {
+	if !settle.Signs(r.By) || !settle.Notes(r.Note) {
+		return Conflict{}, &Refused{"a name or a note is missing, too long or has characters that cannot be seen", "say in one line who closes it and what was found"}
+	}
+	var (
+		closed Conflict
+		writes bool
+	)
+	response, err := o.Client.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		closed, writes = Conflict{}, false
+		all, err := conflictsOf(ctx, tx, r.SettlementID)
+		if err != nil {
+			return err
+		}
+		if closed, err = choose(all, r); err != nil || !closed.open() {
+			return err
+		}
+		writes = true
+		closed.ResolvedBy, closed.Note = r.By, r.Note
+		return tx.BufferWrite([]*spanner.Mutation{spanner.UpdateMap("settlement_conflicts", map[string]any{
+			"settlement_id": r.SettlementID, "payload_hash": string(closed.PayloadHash),
+			"resolved_at": spanner.CommitTimestamp, "resolved_by": r.By, "note": r.Note,
+		})})
+	}, spanner.TransactionOptions{TransactionTag: tagResolve})
+	if err != nil {
+		return Conflict{}, fmt.Errorf("resolve conflict of settlement %q: %w", r.SettlementID, err)
+	}
+	if writes {
+		closed.ResolvedAt = response.CommitTs
+	}
+	return closed, nil
+}
+
+// choose returns the conflict that the resolution is about, open or closed by the
+// same resolution.
+func choose(all []Conflict, r Resolution) (Conflict, error) {
+	var fit, open []Conflict
+	for _, c := range all {
+		hash := string(c.PayloadHash)
+		_, digest, _ := strings.Cut(hash, ":")
+		if strings.HasPrefix(hash, r.Hash) || strings.HasPrefix(digest, r.Hash) {
+			fit = append(fit, c)
+			if c.open() {
+				open = append(open, c)
+			}
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return Conflict{}, &Refused{"the settlement has no conflict", "look at it with show"}
+	case len(fit) == 0:
+		return Conflict{}, &Refused{fmt.Sprintf("the settlement has no conflict with payload hash %q", r.Hash), "look at its conflicts with show"}
+	case len(open) > 1:
+		return Conflict{}, &SeveralOpen{open}
+	case len(open) == 1:
+		return open[0], nil
+	}
+	for _, c := range fit {
+		if c.ResolvedBy == r.By && c.Note == r.Note {
+			return c, nil
+		}
+	}
+	last := fit[0]
+	for _, c := range fit {
+		if c.ResolvedAt.After(last.ResolvedAt) {
+			last = c
+		}
+	}
+	return Conflict{}, &Refused{
+		fmt.Sprintf("the conflict was resolved by %q at %s", last.ResolvedBy, last.ResolvedAt.UTC().Format(time.RFC3339)),
+		"nothing is left to do; another finding goes into the ticket",
+	}
+}
+
+// conflictsOf returns the conflicts of a settlement.
+func conflictsOf(ctx context.Context, tx *spanner.ReadWriteTransaction, id string) ([]Conflict, error) {
+	if err := settled(ctx, tx, id); err != nil {
+		return nil, err
+	}
+	var all []Conflict
+	columns := []string{"payload_hash", "fields", "deliveries", "first_seen_at", "last_seen_at", "resolved_at", "resolved_by", "note"}
+	err := tx.Read(ctx, "settlement_conflicts", spanner.Key{settlementKey(id)}.AsPrefix(), columns).Do(func(row *spanner.Row) error {
+		var (
+			hash     string
+			at       spanner.NullTime
+			by, note spanner.NullString
+			c        = Conflict{SettlementID: id}
+		)
+		err := row.Columns(&hash, &c.Fields, &c.Deliveries, &c.FirstSeenAt, &c.LastSeenAt, &at, &by, &note)
+		c.PayloadHash, c.ResolvedAt, c.ResolvedBy, c.Note = settle.PayloadHash(hash), at.Time, by.StringVal, note.StringVal
+		all = append(all, c)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read conflicts of settlement %q: %w", id, err)
+	}
+	return all, nil
+}
