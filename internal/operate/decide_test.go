@@ -17,7 +17,14 @@ import (
 // every send, and then the key.
 func (w *world) manual(id string) {
 	w.t.Helper()
-	w.bank.ScriptCreditor("c-"+id, banktest.Plan{Rest: banktest.Attempt{Execute: banktest.ExecuteNever, AfterStatus: 500}})
+	w.manualAfter(id, banktest.Attempt{Execute: banktest.ExecuteNever, AfterStatus: 500})
+}
+
+// manualAfter does so where the bank has done something else with the send, which
+// it does not show.
+func (w *world) manualAfter(id string, send banktest.Attempt) {
+	w.t.Helper()
+	w.bank.ScriptCreditor("c-"+id, banktest.Plan{Rest: send})
 	w.deliver(w.message(fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":5000,"creditor_account":%q}`, id, "c-"+id)), settle.OutcomeApplied)
 	w.clock.Advance(20 * time.Hour)
 	w.step(id, settle.InstructionManual)
@@ -286,21 +293,25 @@ func TestResendUnderANewKey(t *testing.T) {
 func TestAnOldKeyThatWakesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.manual("stl-1")
+	w.manualAfter("stl-1", banktest.Attempt{Execute: banktest.ExecuteLate, LateBy: 25*time.Hour + 10*time.Minute, AfterStatus: 500})
 	w.clock.Advance(5 * time.Hour)
 	if _, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideResend)); err != nil {
 		t.Fatal(err)
 	}
-	w.bank.Script(settle.InstructionKey("stl-1").String(), banktest.Plan{StepsRest: banktest.Step{Status: "ACSP"}})
+	w.clock.Advance(15 * time.Minute)
 	w.step("stl-1", settle.InstructionManual)
-	all := w.snapshot()
-	in := instruction(t, all, "stl-1")
-	if in.Sends != 0 || len(w.bank.Ledger()) != 0 {
-		t.Errorf("sent %d times, %d transfers", in.Sends, len(w.bank.Ledger()))
+	in := instruction(t, w.snapshot(), "stl-1")
+	if ledger := w.bank.Ledger(); in.Sends != 0 || len(ledger) != 1 || ledger[0].Key != settle.InstructionKey("stl-1").String() {
+		t.Errorf("sent %d times under the new key; the bank's ledger %+v", in.Sends, ledger)
 	}
 	// Nor can it be reversed, or sent again, while that key is alive.
 	for _, d := range []settle.Decision{settle.DecideRejected, settle.DecideResend} {
 		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
 		wantObjection(t, err)
 	}
+	// It was paid, by the first key.
+	if after, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed)); err != nil || after.State != settle.InstructionConfirmed || !after.NextCheckAt.IsZero() {
+		t.Errorf("%+v, %v", after, err)
+	}
+	w.snapshot()
 }

@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -193,4 +194,14 @@ func wantRefused(t *testing.T, err error, words ...string) {
 			t.Errorf("refusal %q without %q", err, word)
 		}
 	}
+}
+
+// keyOf is the primary key of a kept message.
+func keyOf(t *testing.T, k operate.Kept) spanner.Key {
+	t.Helper()
+	raw, err := hex.DecodeString(k.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spanner.Key{raw}
 }
