@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // The exit codes. A command's help says when it ends with which.
@@ -59,8 +60,10 @@ func failf(format string, args ...any) error {
 // streams is everything of the process that commands touch, so that tests run
 // them in-process.
 type streams struct {
-	in       io.Reader
-	out, err io.Writer
+	in io.Reader
+	// inTerminal says that somebody can be asked on in.
+	inTerminal bool
+	out, err   io.Writer
 	// outColumns and errColumns are the widths of the terminals behind out and err;
 	// zero: not a terminal.
 	outColumns, errColumns int
@@ -75,6 +78,7 @@ type streams struct {
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], streams{
 		in: os.Stdin, out: os.Stdout, err: os.Stderr,
+		inTerminal: term.IsTerminal(int(os.Stdin.Fd())),
 		outColumns: terminalColumns(os.Stdout), errColumns: terminalColumns(os.Stderr),
 		now: time.Now, getenv: os.Getenv,
 	}))
@@ -110,9 +114,9 @@ Results go to standard output: as one line of JSON, and where a person reads the
 as a table unless --output json is given. Everything else goes to standard error.
 Colours are for terminals only, and not where NO_COLOR is set.
 
-Exit codes: 0 yes, 1 no (a refused message, a message not published, a check that
-failed), 2 wrong usage or an input, output or connection error, 3 no such
-settlement, 130 interrupted.`,
+Exit codes: 0 yes, 1 no (a refused message or decision, a message not published, a
+check that failed), 2 wrong usage or an input, output or connection error, 3 no
+such settlement or message, 130 interrupted.`,
 		Example: `  settlectl show stl-8472
   settlectl list conflicts
   settlectl check payout.json
@@ -128,6 +132,7 @@ settlement, 130 interrupted.`,
 	root.SetErr(s.err)
 	root.AddCommand(
 		newShow(s), newList(s), newTail(s), newReport(s),
+		newResolve(s), newDecide(s), newRelease(s), newReconcile(s),
 		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s),
 	)
 	return root

@@ -1,0 +1,305 @@
+package main
+
+import (
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+)
+
+// act runs the program as the operator does, with the fixture's bank.
+func (f *fixture) act(in io.Reader, args ...string) outcome {
+	f.t.Helper()
+	env := f.env()
+	maps.Copy(env, map[string]string{"BANK_URL": f.bankURL, "BANK_TOKEN": fixtureToken, "DEFAULT_CURRENCY": "USD"})
+	return settlectlAt(f.t, f.clock.Now, in, env, args...)
+}
+
+// refusal runs a command that is refused, and sees that it has changed nothing
+// that a change would have moved.
+func (f *fixture) refusal(code int, words string, args ...string) outcome {
+	f.t.Helper()
+	before := f.state()
+	got := f.act(nil, args...)
+	if got.code != code || !strings.Contains(got.errOut, words) {
+		f.t.Errorf("%s: exit code %d, %q; want %d and %q", strings.Join(args, " "), got.code, got.errOut, code, words)
+	}
+	if after := f.state(); after != before {
+		f.t.Errorf("%s: refused, and has changed something: %s to %s", strings.Join(args, " "), before, after)
+	}
+	return got
+}
+
+// state is everything that the operator's commands change.
+func (f *fixture) state() string {
+	f.t.Helper()
+	var b strings.Builder
+	for _, sql := range []string{
+		`SELECT settlement_id, state, version FROM bank_instructions ORDER BY settlement_id`,
+		`SELECT settlement_id, reason FROM ledger_reversals ORDER BY settlement_id`,
+		`SELECT settlement_id, payload_hash, resolved_by, note FROM settlement_conflicts ORDER BY settlement_id, payload_hash`,
+		`SELECT message_key, released_by FROM quarantined_messages ORDER BY message_key`,
+	} {
+		f.query(sql, &b)
+	}
+	return b.String()
+}
+
+// sound fails for what must not be true of the database.
+func (f *fixture) sound() {
+	f.t.Helper()
+	all, err := readback.Read(f.t.Context(), f.client)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if found := all.Violations(true); len(found) > 0 {
+		f.t.Errorf("violations: %q", found)
+	}
+}
+
+// What else differs from run to run: IDs that the bank or Pub/Sub gives, and ages.
+var unstable = regexp.MustCompile(`transfer [0-9a-f-]{36}|"bank_transfer_id":"[^"]+"|as message \d+|"published_as":"\d+"|"oldest_uncertain_s":[0-9.]+`)
+
+// wantGolden compares an outcome, its exit code with it, with a file.
+func wantGolden(t *testing.T, name string, got outcome, code int) {
+	t.Helper()
+	if got.code != code {
+		t.Errorf("%s: exit code %d, want %d; %s", name, got.code, code, got.errOut)
+	}
+	if !strings.HasSuffix(name, ".json") {
+		wantNarrow(t, got.out)
+	}
+	wantTame(t, got.out)
+	golden(t, name, unstable.ReplaceAllString(got.out, "UNSTABLE")+got.errOut)
+}
+
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.fillLedger()
+	by := []string{"--by", "ines@example.com", "--note", "the producer sent a draft; it is mended"}
+	with := func(args ...string) []string { return append(append([]string{"resolve", "conflict"}, args...), by...) }
+	f.refusal(exitAbsent, "no such settlement", with("stl-none")...)
+	f.refusal(exitNo, "has no conflict", with(stlApplied)...)
+	f.refusal(exitNo, "no conflict with payload hash", with(stlConflict, "--hash", "v1:0")...)
+	f.refusal(exitError, "--note is", "resolve", "conflict", stlConflict, "--by", "ines")
+	f.refusal(exitError, "--by is", "resolve", "conflict", stlConflict, "--by", " ", "--note", "n")
+	f.refusal(exitError, "--by is", "resolve", "conflict", stlConflict, "--by", "\x1b[2J", "--note", "n")
+	wantGolden(t, "resolve.txt", f.act(nil, with(stlConflict)...), exitOK)
+	wantGolden(t, "resolve.json", f.act(nil, append(with(stlConflict), "--json")...), exitOK) // the same again
+	f.refusal(exitNo, `resolved by "ines@example.com"`, "resolve", "conflict", stlConflict, "--by", "bert", "--note", "n")
+
+	f.deliver(`{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":97,"reference":"fee 11"}`, settle.OutcomeConflict)
+	wantGolden(t, "resolve_several.txt", f.refusal(exitNo, "name one by --hash", with(stlConflicts)...), exitNo)
+	f.sound()
+}
+
+func TestDecide(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.fillLedger()
+	f.fillBank()
+	f.fillManual()
+	f.clock.Advance(23 * time.Hour)
+	by := []string{"--by", "ines@example.com", "--second", "bert@example.com", "--note", "letter of the bank, ref 4711"}
+	with := func(args ...string) []string { return append(append([]string{"decide"}, args...), by...) }
+
+	// How it is called.
+	f.refusal(exitError, "at least one of the flags", with(stlForgotten)...)
+	f.refusal(exitError, "if any flags in the group", with(stlForgotten, "--rejected", "--confirmed")...)
+	f.refusal(exitError, "--second is", "decide", stlForgotten, "--rejected", "--by", "ines", "--note", "n")
+	f.refusal(exitNo, "are one person", "decide", stlForgotten, "--rejected", "--by", "Ines B", "--second", "inesb ", "--note", "n")
+	f.refusal(exitError, "if any flags in the group", with(stlForgotten, "--resend-new-key", "--without-bank")...)
+	f.refusal(exitAbsent, "no such settlement", with("stl-none", "--rejected")...)
+	f.refusal(exitNo, "has no bank instruction", with(stlApplied, "--rejected")...)
+	if got := settlectlAt(t, f.clock.Now, nil, f.env(), with(stlForgotten, "--rejected")...); got.code != exitError || !strings.Contains(got.errOut, "BANK_URL is not set") {
+		t.Errorf("without a bank: %+v", got)
+	}
+	// What the state does not allow.
+	for _, id := range []string{stlConfirmed, stlRejected, stlReturned, stlAccepted, stlUncertain} {
+		f.refusal(exitNo, "people decide only about one that is manual", with(id, "--confirmed")...)
+	}
+	// What the bank contradicts.
+	f.refusal(exitNo, "another transfer under the key, or more than one", with(stlTwice, "--rejected")...)
+	f.refusal(exitNo, "bank's status could not be learnt", with(stlImpatience, "--rejected")...)
+	f.refusal(exitNo, "bank's status says attention", with(stlBlocked, "--resend-new-key")...)
+	wantGolden(t, "decide_refused.txt", f.refusal(exitNo, "may still remember the key", with(stlForgotten, "--resend-new-key")...), exitNo)
+	wantGolden(t, "decide_refused.json", f.refusal(exitNo, "may still remember the key", append(with(stlForgotten, "--resend-new-key"), "--json")...), exitNo)
+
+	// What is decided.
+	dry := f.refusal(exitOK, "", append(with(stlForgotten, "--rejected"), "--dry-run")...)
+	wantGolden(t, "decide_dry_run.txt", dry, exitOK)
+	wantGolden(t, "decide_rejected.txt", f.act(nil, with(stlForgotten, "--rejected")...), exitOK)
+	wantGolden(t, "decide_rejected_again.json", f.act(nil, append(with(stlForgotten, "--rejected"), "--json")...), exitOK)
+	f.refusal(exitNo, "the instruction is rejected", with(stlForgotten, "--confirmed")...)
+	wantGolden(t, "decide_confirmed.txt", f.act(nil, with(stlTwice, "--confirmed")...), exitOK)
+	wantGolden(t, "decide_without_bank.txt", f.act(nil, with(stlImpatience, "--confirmed", "--without-bank")...), exitOK)
+	f.clock.Advance(2 * time.Hour)
+	f.deliver(payout("stl-8497", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.sound()
+}
+
+// TestDecideResend sends a payout again under a new key, and reconciles it.
+func TestDecideResend(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.script(stlForgotten, lostPlan)
+	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlForgotten, 20*time.Hour, settle.InstructionManual)
+	f.clock.Advance(25 * time.Hour)
+	got := f.act(nil, "decide", stlForgotten, "--resend-new-key", "--by", "ines", "--second", "bert", "--note", "letter of the bank, ref 4711")
+	wantGolden(t, "decide_resend.txt", got, exitOK)
+	f.script(stlForgotten, executedPlan)
+	wantGolden(t, "reconcile_resent.txt", f.act(nil, "reconcile", stlForgotten), exitOK)
+	f.sound()
+	if ledger := f.bank.Ledger(); len(ledger) != 1 || ledger[0].Key != settle.KeyOfGeneration(stlForgotten, 2).String() {
+		t.Errorf("the bank's ledger: %+v", ledger)
+	}
+}
+
+func TestReconcile(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.fillLedger()
+	f.fillBank()
+	f.script("stl-8489", lostPlan)
+	f.deliver(payout("stl-8489", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step("stl-8489", 20*time.Hour, settle.InstructionManual)
+	f.refusal(exitAbsent, "no such settlement", "reconcile", "stl-none")
+	f.refusal(exitNo, "has no bank instruction", "reconcile", stlApplied)
+	f.refusal(exitError, "accepts 1 arg", "reconcile")
+	f.refusal(exitError, "unknown command", "reconcile", "--due", stlUncertain)
+	f.refusal(exitNo, "it is manual", "reconcile", "stl-8489")
+	f.refusal(exitNo, "it is returned", "reconcile", stlReturned)
+	wantGolden(t, "reconcile_not_due.txt", f.refusal(exitNo, "it is due at ", "reconcile", stlUncertain), exitNo)
+	f.clock.Advance(time.Hour)
+	wantGolden(t, "reconcile.txt", f.act(nil, "reconcile", stlUncertain), exitOK)
+	wantGolden(t, "reconcile_due.json", f.act(nil, "reconcile", "--due", "--json"), exitOK)
+	wantGolden(t, "reconcile_due.txt", f.act(nil, "reconcile", "--due"), exitOK)
+	f.sound()
+}
+
+// TestRelease runs a real Pub/Sub emulator, to which the process's environment
+// leads; so it is not parallel.
+func TestRelease(t *testing.T) {
+	topic := newTestTopic(t)
+	f := newFixture(t)
+	f.fillQuarantine()
+	f.service.DefaultCurrency = ""
+	for range 3 {
+		f.deliver(`{"settlement_id":"stl-8488","account_id":"reserve-claims","amount_cents":7}`, settle.OutcomeQuarantined)
+	}
+	var latest strings.Builder
+	f.query(`SELECT MAX(message_id) FROM quarantined_messages WHERE message_id LIKE '70%'`, &latest)
+	last := regexp.MustCompile(`70\d+`).FindString(latest.String())
+	by := []string{"--by", "ines@example.com", "--topic", topic.name}
+	with := func(args ...string) []string { return append(append([]string{"release"}, args...), by...) }
+	edited := filepath.Join(t.TempDir(), "edited.json")
+	writeFile(t, edited, `{"settlement_id":"stl-8499","account_id":"reserve-claims","amount_cents":"1"}`)
+
+	f.refusal(exitAbsent, "no such message", with("7000000000000099")...)
+	f.refusal(exitError, "--by is", "release", last, "--topic", topic.name)
+	f.refusal(exitError, "--topic is", "release", last, "--by", "ines")
+	f.refusal(exitError, "--note is", with(last, "--edit", edited)...)
+	f.refusal(exitError, "flags in the group", with("--all")...)
+	f.refusal(exitError, "--reason is", with("--all", "--reason", "unsupported_event")...)
+	f.refusal(exitError, "flags in the group", with("--all", "--reason", "not_json", "--edit", edited)...)
+	f.refusal(exitError, "no terminal to ask on", with("--all", "--reason", "missing_field")...)
+	f.refusal(exitNo, "refused again: not_json", with("7000000000000001")...)
+	f.refusal(exitNo, "is no payout", with("7000000000000001", "--edit", edited, "--note", "Ada agreed")...)
+	f.refusal(exitNo, "no Pub/Sub message", with("m\x1b[2J-1")...)
+	topic.receive(t, 0)
+
+	wantGolden(t, "release_dry_run.txt", f.refusal(exitOK, "", with(last, "--dry-run")...), exitOK)
+	wantGolden(t, "release.txt", f.act(nil, with(last)...), exitOK)
+	wantGolden(t, "release_again.txt", f.refusal(exitNo, "was released by", with(last)...), exitNo)
+	writeFile(t, edited, `{"settlement_id":"stl-8499","account_id":"reserve-claims","amount_cents":1}`)
+	wantGolden(t, "release_edited.json", f.act(nil, with("7000000000000001", "--edit", edited, "--note", "Ada agreed", "--json")...), exitOK)
+	wantGolden(t, "release_all_dry_run.txt", f.refusal(exitNo, "stay in quarantine", with("--all", "--reason", "missing_field", "--dry-run")...), exitNo)
+	if got := f.actAsked("n\n", with("--all", "--reason", "missing_field")...); got.code != exitNo || !strings.Contains(got.errOut, "nothing was released") {
+		t.Errorf("answered no: %+v", got)
+	}
+	wantGolden(t, "release_all.json", f.actAsked("y\n", append(with("--all", "--reason", "missing_field"), "--json")...), exitNo)
+	for _, data := range receiveReleased(t, topic, 4) {
+		f.service.DefaultCurrency = "USD"
+		result, err := f.service.Deliver(t.Context(), settle.Delivery{Message: f.message(data)})
+		if err != nil || result.Outcome != settle.OutcomeApplied && result.Outcome != settle.OutcomeDuplicate {
+			t.Errorf("released %s: %v, %v", data, result.Outcome, err)
+		}
+	}
+	f.sound()
+}
+
+// receiveReleased pulls and acknowledges that many messages, and wants each to say
+// whence it comes.
+func receiveReleased(t *testing.T, topic testTopic, count int) (data []string) {
+	t.Helper()
+	for len(data) < count {
+		response, err := topic.client.Pull(t.Context(), &pubsubpb.PullRequest{Subscription: topic.subscription, MaxMessages: 1000})
+		if err != nil {
+			t.Fatalf("pull, %d of %d messages are here: %v", len(data), count, err)
+		}
+		for _, m := range response.GetReceivedMessages() {
+			if len(m.GetMessage().GetAttributes()[operate.ReleasedAttribute]) != 64 {
+				t.Errorf("message %s does not say whence it comes: %v", m.GetMessage().GetMessageId(), m.GetMessage().GetAttributes())
+			}
+			data = append(data, string(m.GetMessage().GetData()))
+			if err := topic.client.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{Subscription: topic.subscription, AckIds: []string{m.GetAckId()}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(data) != count {
+		t.Errorf("%d messages, want %d", len(data), count)
+	}
+	topic.receive(t, 0)
+	return data
+}
+
+// actAsked answers the question that the program asks on its terminal.
+func (f *fixture) actAsked(answer string, args ...string) outcome {
+	f.t.Helper()
+	var out, errOut strings.Builder
+	env := f.env()
+	env["DEFAULT_CURRENCY"] = "USD"
+	code := run(f.t.Context(), args, streams{
+		in: strings.NewReader(answer), inTerminal: true, out: &out, err: &errOut, now: f.clock.Now, getenv: func(name string) string { return env[name] },
+	})
+	return outcome{code: code, out: out.String(), errOut: errOut.String()}
+}
+
+func writeFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	lostPlan     = banktest.Plan{Rest: lost}
+	executedPlan = banktest.Plan{}
+)
+
+// query writes the rows of a query.
+func (f *fixture) query(sql string, to *strings.Builder) {
+	f.t.Helper()
+	err := f.client.Single().Query(f.t.Context(), spanner.NewStatement(sql)).Do(func(row *spanner.Row) error {
+		_, err := to.WriteString(row.String() + "\n")
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+const (
+	// reconcileListed bounds the instructions that a run lists at once, reconcileAtOnce
+	// those that it works on at once: a person beside the reconciler, not in its place.
+	reconcileListed = 1000
+	reconcileAtOnce = 8
+)
+
+// stepReport is the answer of reconcile about one settlement.
+type stepReport struct {
+	SettlementID string        `json:"settlement_id"`
+	Stepped      bool          `json:"stepped"`
+	Why          string        `json:"why,omitzero"` // nothing was done
+	Before       instructionAt `json:"before"`
+	After        instructionAt `json:"after"`
+	Events       []stepEvent   `json:"events"`
+}
+
+// instructionAt is an instruction at one moment.
+type instructionAt struct {
+	State       settle.InstructionState `json:"state"`
+	Version     int64                   `json:"version"`
+	Sends       int64                   `json:"sends"`
+	NextCheckAt time.Time               `json:"next_check_at,omitzero"`
+}
+
+type stepEvent struct {
+	Version    int64                   `json:"version"`
+	At         time.Time               `json:"recorded_at"`
+	From       settle.InstructionState `json:"from_state"`
+	To         settle.InstructionState `json:"to_state"`
+	Cause      string                  `json:"cause"`
+	HTTPStatus int                     `json:"http_status,omitzero"`
+	Detail     string                  `json:"detail,omitzero"`
+}
+
+// runReport is the answer of reconcile --due.
+type runReport struct {
+	Due             int                             `json:"due"`
+	States          map[settle.InstructionState]int `json:"states"`
+	Skipped         int                             `json:"skipped"`
+	Failed          int                             `json:"failed"`
+	Left            int                             `json:"left"`
+	OldestUncertain float64                         `json:"oldest_uncertain_s"`
+	NextDue         time.Time                       `json:"next_due,omitzero"`
+}
+
+func newReconcile(s streams) *cobra.Command {
+	var (
+		database databaseFlags
+		output   outputFlags
+		due      bool
+	)
+	cmd := &cobra.Command{
+		Use:   "reconcile ID|--due",
+		Short: "Take a bank instruction that is due a step further, now",
+		Long: `reconcile does now what the reconciler does every minute: it leases an instruction
+that is due, asks the bank about it or sends it, and records what came of it. It
+shows the instruction before and after. With --due it does so with every
+instruction that is due. A run beside the reconciler's is harmless.
+
+An instruction that is not due stays as it is, and the command says when it will
+be: asking earlier brings nothing, or is not safe yet.
+
+It can send to the bank. ` + bankHelp + `
+` + roleHelp + `
+
+Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step failed
+with --due, 2 wrong usage or no connection, or the step failed, 3 no such
+settlement, 130 interrupted.`,
+		Example: `  settlectl reconcile stl-8484
+  settlectl reconcile --due --json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if due {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(database.check(), output.check()); err != nil {
+				return err
+			}
+			b, err := openBanking(s, database.name)
+			if err != nil {
+				return err
+			}
+			if b.bank == nil {
+				return errNoBankHere
+			}
+			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
+				stepper := b.stepper(s, o.Store)
+				if due {
+					return reconcileDue(ctx, s, output.form, stepper)
+				}
+				return reconcileOne(ctx, s, output.form, o, stepper, args[0])
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&due, "due", false, "every instruction that is due")
+	database.register(cmd, s)
+	output.register(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func reconcileOne(ctx context.Context, s streams, form string, o *operate.Operator, stepper *settle.Stepper, id string) error {
+	done, err := o.Step(ctx, stepper, id)
+	idle := errors.Is(err, settle.ErrNotDue) || errors.Is(err, settle.ErrLeaseLost)
+	if err != nil && !idle {
+		return err
+	}
+	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: stepEvents(done.Events)}
+	if idle {
+		if report.Why = operate.WhyNotDue(done.After, s.now()); report.Why == "" {
+			report.Why = "another step was working on it"
+		}
+	}
+	if err := report.print(s, form); err != nil {
+		return err
+	}
+	if idle {
+		return &codedError{code: exitNo, err: fmt.Errorf("nothing was done: %s", report.Why)}
+	}
+	return nil
+}
+
+func instructionOf(in settle.Instruction) instructionAt {
+	return instructionAt{State: in.State, Version: in.Version, Sends: in.Sends, NextCheckAt: in.NextCheckAt}
+}
+
+func (a instructionAt) words() string {
+	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, instant(a.NextCheckAt))
+}
+
+func stepEvents(events []operate.Event) []stepEvent {
+	all := []stepEvent{}
+	for _, e := range events {
+		all = append(all, stepEvent(e))
+	}
+	return all
+}
+
+func (r stepReport) print(s streams, form string) error {
+	if form == outputJSON {
+		return printJSON(s.out, r)
+	}
+	facts := [][2]string{{"settlement", r.SettlementID}, {"before", r.Before.words()}}
+	for _, e := range r.Events {
+		words := fmt.Sprintf("%s: %s → %s", e.Cause, e.From, e.To)
+		if e.HTTPStatus != 0 {
+			words += ", HTTP " + strconv.Itoa(e.HTTPStatus)
+		}
+		if e.Detail != "" {
+			words += ": " + e.Detail
+		}
+		facts = append(facts, [2]string{"event " + strconv.FormatInt(e.Version, 10), words})
+	}
+	return printFacts(s, append(facts, [2]string{"after", r.After.words()}))
+}
+
+func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.Stepper) error {
+	reconciler := settle.Reconciler{
+		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileListed, Concurrency: reconcileAtOnce, Margin: stepper.Longest(),
+	}
+	run, err := reconciler.Reconcile(ctx)
+	if err != nil {
+		return err
+	}
+	report := runReport{
+		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
+		OldestUncertain: run.OldestUncertain.Seconds(), NextDue: run.NextDue,
+	}
+	if err := report.print(s, form); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case run.Failed > 0:
+		return &codedError{code: exitNo, err: fmt.Errorf("%d steps failed; they are named above, and the next run tries again", run.Failed)}
+	}
+	return nil
+}
+
+func (r runReport) print(s streams, form string) error {
+	if form == outputJSON {
+		return printJSON(s.out, r)
+	}
+	var states []string
+	for _, state := range slices.Sorted(maps.Keys(r.States)) {
+		states = append(states, fmt.Sprintf("%d %s", r.States[state], state))
+	}
+	if len(states) == 0 {
+		states = []string{"none"}
+	}
+	return printFacts(s, [][2]string{
+		{"due", strconv.Itoa(r.Due)},
+		{"now", strings.Join(states, ", ")},
+		{"skipped", fmt.Sprintf("%d, which another step was working on", r.Skipped)},
+		{"failed", strconv.Itoa(r.Failed)},
+		{"left", strconv.Itoa(r.Left)},
+		{"next due", instant(r.NextDue)},
+	})
+}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// releasable are the reasons that --all can name. A request that is no Pub/Sub
+// message is never published.
+var releasable = []string{
+	string(settle.ReasonTooLarge), string(settle.ReasonEmptyData), string(settle.ReasonNotJSON), string(settle.ReasonDuplicateField),
+	string(settle.ReasonUnknownField), string(settle.ReasonMissingField), string(settle.ReasonInvalidField),
+}
+
+// maxRefusalsNamed bounds the messages that --all names one by one.
+const maxRefusalsNamed = 20
+
+// releaseFlags are release's own flags.
+type releaseFlags struct {
+	topic, project, edit, reason string
+	all, yes                     bool
+	release                      operate.Release
+}
+
+// releaseSummary is the answer of release --all.
+type releaseSummary struct {
+	Reason string `json:"reason"`
+	operate.Tally
+	Left   int64 `json:"left"` // open messages of the reason that the run did not come to
+	DryRun bool  `json:"dry_run,omitzero"`
+}
+
+func newRelease(s streams) *cobra.Command {
+	var (
+		database databaseFlags
+		output   outputFlags
+		f        releaseFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "release MESSAGE | --all --reason REASON",
+		Short: "Publish a message from quarantine again",
+		Long: `release publishes a message that is kept in quarantine again, with its attributes,
+its ordering key and the attribute settleonce-released, and marks its row as
+released. MESSAGE is a Pub/Sub message ID or the hex message_key of its row; a
+message ID that stands for several messages lists them. Looking for a message ID
+reads the whole table, a message_key only its row.
+
+The message is published first and marked then. A crash between the two leaves it
+open; releasing it again publishes a second copy, and a payout is settled once
+however often it is published.
+
+What the function would refuse again is not released. A message that had no
+currency needs --default-currency, as the function has it now.
+
+--edit FILE publishes the bytes of FILE in its place. Only the producer knows what
+a payout was meant to be: it has to agree, and --note says who did. The note and a
+digest of the bytes are kept with the row; put no payload into the note.
+
+--all releases every open message of one reason, as far as each would be accepted
+now: it asks first, or needs --yes. A failure ends it, and another run goes on.
+
+A released row is kept for 30 days. PUBSUB_EMULATOR_HOST leads to an emulator.
+` + roleHelp + ` Publishing needs roles/pubsub.publisher.
+
+Exit codes: 0 released, or would be with --dry-run, 1 refused (for --all: some
+are), or several messages have the ID, 2 wrong usage or no connection, 3 no such
+message, 130 interrupted.`,
+		Example: `  settlectl release 7000000000000042 --by ines@example.com --default-currency USD \
+    --topic projects/my-project/topics/payouts
+  settlectl release 7000000000000042 --by ines --edit corrected.json --note "Ada of claims agreed, ticket 311" \
+    --project my-project --topic payouts
+  settlectl release --all --reason missing_field --by ines --topic projects/my-project/topics/payouts --dry-run`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.all {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(database.check(), output.check(), f.check(cmd)); err != nil {
+				return err
+			}
+			return operating(cmd.Context(), s, database, banking{}, func(ctx context.Context, o *operate.Operator) error {
+				return f.run(ctx, s, output.form, o, args)
+			})
+		},
+	}
+	f.register(cmd, s)
+	database.register(cmd, s)
+	output.register(cmd, outputTable, outputJSON)
+	return cmd
+}
+
+func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project (required)")
+	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, where --topic does not name it")
+	flags.StringVar(&f.release.By, "by", "", "`who` releases it (required)")
+	flags.StringVar(&f.release.Note, "note", "", "`why`, in one line; with --edit, who of the producer agreed")
+	flags.StringVar(&f.edit, "edit", "", "`FILE` with what is published in its place, - for standard input")
+	flags.StringVar(&f.release.DefaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"), "ISO 4217 `code` for messages without one, as the function has it; else DEFAULT_CURRENCY")
+	flags.BoolVar(&f.all, "all", false, "every open message of --reason")
+	flags.StringVar(&f.reason, "reason", "", "`code` for which --all releases: "+inWords(releasable))
+	flags.BoolVar(&f.yes, "yes", false, "do not ask before --all")
+	flags.BoolVar(&f.release.DryRun, "dry-run", false, "say what would be released, and change nothing")
+	cmd.MarkFlagsRequiredTogether("all", "reason")
+	cmd.MarkFlagsMutuallyExclusive("all", "edit")
+	completeWords(cmd, "reason", releasable...)
+}
+
+// check finds flags that are wrong.
+func (f *releaseFlags) check(cmd *cobra.Command) error {
+	faults := []error{requireText(cmd, "by")}
+	if f.edit != "" || f.release.Note != "" {
+		faults = append(faults, requireText(cmd, "note"))
+	}
+	if _, _, err := topicName(f.project, f.topic); err != nil {
+		faults = append(faults, err)
+	}
+	if f.all && !slices.Contains(releasable, f.reason) {
+		faults = append(faults, fmt.Errorf("--reason is %q; give %s", f.reason, inWords(releasable)))
+	}
+	if c := f.release.DefaultCurrency; c != "" && !settle.ValidCurrency(c) {
+		faults = append(faults, fmt.Errorf("--default-currency, or DEFAULT_CURRENCY, is %q; give an ISO 4217 alphabetic code in upper case, such as USD", c))
+	}
+	return errors.Join(faults...)
+}
+
+func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *operate.Operator, args []string) error {
+	if err := f.readEdit(s); err != nil {
+		return err
+	}
+	project, topic, err := topicName(f.project, f.topic)
+	if err != nil {
+		return err
+	}
+	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
+		return err
+	}
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	if err != nil {
+		return failf("connect to Pub/Sub: %w; %s", err, accessHint)
+	}
+	defer client.Close()
+	publisher := newTopicPublisher(client, topic)
+	defer publisher.publisher.Stop()
+	o.Topic = publisher
+	if f.all {
+		return f.releaseAll(ctx, s, form, o)
+	}
+	return f.releaseOne(ctx, s, form, o, args[0])
+}
+
+// readEdit reads the file of --edit, as far as a payout message goes.
+func (f *releaseFlags) readEdit(s streams) error {
+	if f.edit == "" {
+		return nil
+	}
+	input, name, err := openInput([]string{f.edit}, s)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = input.Close() }() // nothing was written
+	f.release.Edited, err = io.ReadAll(io.LimitReader(input, settle.MaxMessageBytes+1))
+	if err != nil {
+		return failf("read the message from %s: %w", name, err)
+	}
+	return nil
+}
+
+func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o *operate.Operator, message string) error {
+	found, err := o.Find(ctx, message)
+	if err != nil {
+		return err
+	}
+	if len(found) > 1 {
+		if err := printKept(s, form, found); err != nil {
+			return err
+		}
+		return &codedError{code: exitNo, err: fmt.Errorf("%d messages have the ID %s; name one by its message_key", len(found), visible(message))}
+	}
+	released, err := o.Release(ctx, found[0], f.release)
+	if err != nil {
+		return err
+	}
+	return f.printReleased(s, form, released)
+}
+
+func (f *releaseFlags) printReleased(s streams, form string, r operate.Released) error {
+	if form == outputJSON {
+		return printJSON(s.out, r)
+	}
+	facts := append(keptFacts(r.Kept), [2]string{"settlement", r.SettlementID}, [2]string{"hash", string(r.PayloadHash)})
+	switch {
+	case f.release.DryRun:
+		facts = append(facts, [2]string{"released", "it would be"})
+	case r.ReleasedBy != f.release.By:
+		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", "by " + r.ReleasedBy + " at the same time: it was published twice, and is settled once"})
+	default:
+		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", instant(r.ReleasedAt) + " by " + r.ReleasedBy})
+	}
+	return printFacts(s, facts)
+}
+
+func keptFacts(k operate.Kept) [][2]string {
+	return [][2]string{
+		{"message", k.MessageID},
+		{"message_key", k.Key},
+		{"from", k.Subscription},
+		{"refused for", strings.TrimSpace(string(k.Reason) + " " + k.Member)},
+		{"quarantined", instant(k.QuarantinedAt)},
+	}
+}
+
+func printKept(s streams, form string, found []operate.Kept) error {
+	if form == outputJSON {
+		return printJSON(s.out, found)
+	}
+	for i, k := range found {
+		if i > 0 {
+			if err := write(s.out, "\n"); err != nil {
+				return err
+			}
+		}
+		facts := keptFacts(k)
+		if k.ReleasedBy != "" {
+			facts = append(facts, [2]string{"released", instant(k.ReleasedAt) + " by " + k.ReleasedBy})
+		}
+		if err := printFacts(s, facts); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o *operate.Operator) error {
+	extent, err := o.Extent(ctx, settle.Reason(f.reason))
+	if err != nil {
+		return err
+	}
+	if !f.release.DryRun && !f.yes {
+		if err := confirm(s, fmt.Sprintf("Publish up to %d messages of %s again? [y/N] ", extent.Messages, f.reason)); err != nil {
+			return err
+		}
+	}
+	bar := newReleaseBar(s, extent.Messages)
+	tally, runErr := o.ReleaseAll(ctx, extent, f.release, bar.each)
+	bar.stop(runErr == nil)
+	summary := releaseSummary{Reason: f.reason, Tally: tally, Left: extent.Messages - int64(tally.Released+tally.Refused), DryRun: f.release.DryRun}
+	if err := summary.print(s, form); err != nil {
+		return err
+	}
+	switch {
+	case runErr != nil:
+		return runErr
+	case tally.Refused > 0:
+		return &codedError{code: exitNo, err: fmt.Errorf("%d messages stay in quarantine: they would be refused again", tally.Refused)}
+	}
+	return nil
+}
+
+func (r releaseSummary) print(s streams, form string) error {
+	if form == outputJSON {
+		return printJSON(s.out, r)
+	}
+	released := strconv.Itoa(r.Released)
+	if r.DryRun {
+		released += " would be"
+	}
+	return printFacts(s, [][2]string{
+		{"reason", r.Reason}, {"released", released}, {"refused again", strconv.Itoa(r.Refused)}, {"left", strconv.FormatInt(r.Left, 10)},
+	})
+}
+
+// confirm asks on a terminal. Where there is none it refuses: --yes is then needed.
+func confirm(s streams, question string) error {
+	if !s.inTerminal {
+		return errors.New("there is no terminal to ask on; give --yes, or --dry-run first")
+	}
+	_, _ = io.WriteString(s.err, question)
+	answer, err := bufio.NewReader(io.LimitReader(s.in, 100)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return failf("read the answer: %w", err)
+	}
+	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
+		return &codedError{code: exitNo, err: errors.New("nothing was released")}
+	}
+	return nil
+}
+
+// releaseBar shows how far release --all is, and names messages that stay.
+type releaseBar struct {
+	s       streams
+	bar     progress.Writer // nil without a terminal
+	tracker *progress.Tracker
+	ended   chan struct{}
+	named   int
+}
+
+func newReleaseBar(s streams, total int64) *releaseBar {
+	b := &releaseBar{s: s}
+	if s.errColumns == 0 {
+		return b
+	}
+	b.tracker = &progress.Tracker{Message: "released", Total: total, AutoStopDisabled: true}
+	b.bar = progress.NewWriter()
+	b.bar.SetOutputWriter(s.err)
+	b.bar.SetTerminalWidth(s.errColumns)
+	b.bar.SetTrackerLength(20)
+	style := progress.StyleDefault
+	style.Visibility.ETA = true
+	style.Options.ErrorString = "incomplete"
+	style.Options.TimeInProgressPrecision, style.Options.ETAPrecision = time.Second, time.Second
+	b.bar.SetStyle(style)
+	b.bar.AppendTracker(b.tracker)
+	b.ended = make(chan struct{})
+	go func() {
+		defer close(b.ended)
+		b.bar.Render()
+	}()
+	return b
+}
+
+// each is told of every message, one at a time.
+func (b *releaseBar) each(k operate.Kept, refused *operate.Refused) {
+	if b.tracker != nil {
+		b.tracker.Increment(1)
+	}
+	if refused == nil {
+		return
+	}
+	switch b.named++; {
+	case b.named <= maxRefusalsNamed:
+		b.say(fmt.Sprintf("settlectl: message %s stays: %s", visible(k.Key), visible(refused.Error())))
+	case b.named == maxRefusalsNamed+1:
+		b.say("settlectl: more messages stay; list quarantine names all that are left")
+	}
+}
+
+func (b *releaseBar) say(line string) {
+	if b.bar != nil {
+		b.bar.Log("%s", line)
+		return
+	}
+	_, _ = io.WriteString(b.s.err, line+"\n")
+}
+
+// stop draws the bar a last time and returns when nothing is written any more.
+func (b *releaseBar) stop(complete bool) {
+	if b.bar == nil {
+		return
+	}
+	if complete {
+		b.tracker.MarkAsDone()
+	} else {
+		b.tracker.MarkAsErrored()
+	}
+	for {
+		b.bar.Stop() // without effect as long as Render has not set itself up
+		select {
+		case <-b.ended:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// Event is a row of an instruction's history.
+type Event struct {
+	Version    int64
+	At         time.Time
+	From, To   settle.InstructionState
+	Cause      string
+	HTTPStatus int // zero: there was no answer
+	Detail     string
+}
+
+// Stepped is what a step did to an instruction.
+type Stepped struct {
+	Before, After settle.Instruction
+	// Events are those that came meanwhile, the step's own among them.
+	Events []Event
+}
+
+// Step makes the step of an instruction that is due, as the functions do. Where it
+// fails with [settle.ErrNotDue] or [settle.ErrLeaseLost], Before and After hold what
+// was there all the same. It fails with [ErrNoSettlement] or
+// [settle.ErrNoInstruction] too.
+func (o *Operator) Step(ctx context.Context, stepper *settle.Stepper, settlementID string) (s Stepped, err error) {
+	if s.Before, err = o.instruction(ctx, settlementID); err != nil {
+		return s, err
+	}
+	_, stepErr := stepper.Step(ctx, settlementID)
+	if stepErr != nil && !errors.Is(stepErr, settle.ErrNotDue) && !errors.Is(stepErr, settle.ErrLeaseLost) {
+		return s, stepErr
+	}
+	if s.After, err = o.instruction(ctx, settlementID); err != nil {
+		return s, err
+	}
+	if s.Events, err = o.eventsAfter(ctx, settlementID, s.Before.Version); err != nil {
+		return s, err
+	}
+	return s, stepErr
+}
+
+func (o *Operator) instruction(ctx context.Context, id string) (settle.Instruction, error) {
+	tx := o.Client.ReadOnlyTransaction()
+	defer tx.Close()
+	if err := settled(ctx, tx, id); err != nil {
+		return settle.Instruction{}, err
+	}
+	in, err := readInstruction(ctx, tx, id)
+	if err != nil {
+		return in, fmt.Errorf("settlement %q: %w", id, err)
+	}
+	return in, nil
+}
+
+func (o *Operator) eventsAfter(ctx context.Context, id string, version int64) (events []Event, err error) {
+	key := spanner.Key{settlementKey(id)}
+	later := spanner.KeyRange{Start: append(key, version), End: key, Kind: spanner.OpenClosed}
+	columns := []string{"version", "recorded_at", "from_state", "to_state", "cause", "http_status", "detail"}
+	err = o.Client.Single().Read(ctx, "bank_instruction_events", later, columns).Do(func(row *spanner.Row) error {
+		var (
+			e            Event
+			from, detail spanner.NullString
+			to           string
+			status       spanner.NullInt64
+		)
+		err := row.Columns(&e.Version, &e.At, &from, &to, &e.Cause, &status, &detail)
+		e.From, e.To = settle.InstructionState(from.StringVal), settle.InstructionState(to)
+		e.HTTPStatus, e.Detail = int(status.Int64), detail.StringVal
+		events = append(events, e)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events of settlement %q: %w", id, err)
+	}
+	return events, nil
+}
+
+// WhyNotDue says in words why a step would do nothing now; empty where it would do
+// something.
+func WhyNotDue(in settle.Instruction, now time.Time) string {
+	at := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	switch {
+	case in.State == settle.InstructionManual:
+		return "it is manual: nothing is asked or sent until two people decide"
+	case in.State == settle.InstructionReturned:
+		return "it is returned, which is final"
+	case in.NextCheckAt.IsZero():
+		return fmt.Sprintf("it is %s, and nobody looks at it any more", in.State)
+	case now.Before(in.LeaseUntil):
+		return "another step is working on it, until " + at(in.LeaseUntil) + " at the latest"
+	case now.Before(in.NextCheckAt):
+		return "it is due at " + at(in.NextCheckAt)
+	}
+	return ""
+}
