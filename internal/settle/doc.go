@@ -46,6 +46,12 @@
 // forgotten the key, gave no final answer in 7 days, contradicts itself, or has
 // another transfer than the one that was asked for.
 //
+// Two people leave it, by [Policy.Decide], to confirmed, rejected or returned, or back
+// to uncertain under a new idempotency key; the decision is an observation like any
+// other, and what the bank contradicts is no decision. A key that was given up stays
+// watched: every question about the instruction asks about it too, no send is made
+// without such a question, and a transfer under it makes the instruction manual.
+//
 // The machine is the table in transitions.go and the pure functions of [Policy];
 // [Stepper] makes one exchange with the bank between two transactions, and is what
 // deliveries and the reconciler both call.
