@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/jedib0t/go-pretty/v6/progress"
@@ -305,77 +304,33 @@ func confirm(s streams, question string) error {
 
 // releaseBar shows how far release --all is, and names messages that stay.
 type releaseBar struct {
-	s       streams
-	bar     progress.Writer // nil without a terminal
-	tracker *progress.Tracker
-	ended   chan struct{}
-	named   int
+	*reporter
+	done, refused int
 }
 
 func newReleaseBar(s streams, total int64) *releaseBar {
-	b := &releaseBar{s: s}
-	if s.errColumns == 0 {
-		return b
-	}
-	b.tracker = &progress.Tracker{Message: "released", Total: total, AutoStopDisabled: true}
-	b.bar = progress.NewWriter()
-	b.bar.SetOutputWriter(s.err)
-	b.bar.SetTerminalWidth(s.errColumns)
-	b.bar.SetTrackerLength(20)
-	style := progress.StyleDefault
-	style.Visibility.ETA = true
-	style.Options.ErrorString = "incomplete"
-	style.Options.TimeInProgressPrecision, style.Options.ETAPrecision = time.Second, time.Second
-	b.bar.SetStyle(style)
-	b.bar.AppendTracker(b.tracker)
-	b.ended = make(chan struct{})
-	go func() {
-		defer close(b.ended)
-		b.bar.Render()
-	}()
-	return b
+	return &releaseBar{reporter: startReporter(s, &progress.Tracker{Message: releaseProgress(0, 0), Total: total})}
+}
+
+func releaseProgress(done, refused int) string {
+	return fmt.Sprintf("released %d, refused %d", done-refused, refused)
 }
 
 // each is told of every message, one at a time.
 func (b *releaseBar) each(k operate.Kept, refused *operate.Refused) {
+	b.done++
+	if refused != nil {
+		b.refused++
+	}
 	if b.tracker != nil {
-		b.tracker.Increment(1)
+		b.tracker.UpdateMessage(releaseProgress(b.done, b.refused))
+		b.tracker.SetValue(int64(b.done))
 	}
-	if refused == nil {
-		return
-	}
-	switch b.named++; {
-	case b.named <= maxRefusalsNamed:
-		b.say(fmt.Sprintf("settlectl: message %s stays: %s", visible(k.Key), visible(refused.Error())))
-	case b.named == maxRefusalsNamed+1:
-		b.say("settlectl: more messages stay; list quarantine names all that are left")
-	}
-}
-
-func (b *releaseBar) say(line string) {
-	if b.bar != nil {
-		b.bar.Log("%s", line)
-		return
-	}
-	_, _ = io.WriteString(b.s.err, line+"\n")
-}
-
-// stop draws the bar a last time and returns when nothing is written any more.
-func (b *releaseBar) stop(complete bool) {
-	if b.bar == nil {
-		return
-	}
-	if complete {
-		b.tracker.MarkAsDone()
-	} else {
-		b.tracker.MarkAsErrored()
-	}
-	for {
-		b.bar.Stop() // without effect as long as Render has not set itself up
-		select {
-		case <-b.ended:
-			return
-		case <-time.After(5 * time.Millisecond):
-		}
+	switch {
+	case refused == nil:
+	case b.refused <= maxRefusalsNamed:
+		b.say("message %s stays: %s", visible(k.Key), visible(refused.Error()))
+	case b.refused == maxRefusalsNamed+1:
+		b.say("more messages stay; list quarantine names all that are left")
 	}
 }

@@ -46,6 +46,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"an instruction is leased to one step at a time", testClaim},
 		{"a change that is refused changes nothing", testRefusedChange},
 		{"a rejected transfer reverses the movement in one change", testRejected},
+		{"an instruction under a new key keeps the old one", testNewKey},
 		{"a settlement without an instruction", testNoInstruction},
 		{"a stored hash of an unknown version is an error", testUnknownHashVersion},
 		{"a quarantined message is kept whole, once", testQuarantine},
@@ -451,6 +452,55 @@ func testRejected(t *testing.T, b Backend) {
 	}
 	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != settle.InstructionRejected {
 		t.Errorf("the duplicate says %q", result.Instruction)
+	}
+}
+
+func testNewKey(t *testing.T, b Backend) {
+	store := b.Open(t)
+	mustSettle(t, store, NewSettlement(t, full))
+	change := func(decide func(in settle.Instruction) (settle.Change, error)) settle.Instruction {
+		t.Helper()
+		changed, err := store.ChangeInstruction(t.Context(), "stl-8472", decide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changed.Next
+	}
+	held, err := claim(t, store, DeliveryID(), PublishTime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := PublishTime.Add(30 * 24 * time.Hour)
+	notFound := settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusNotFound, Answer: settle.BankAnswer{HTTPStatus: 200}}}
+	waiting := change(func(settle.Instruction) (settle.Change, error) {
+		return policy.Asked(held.Next, notFound, settle.Span{Began: now, Ended: now})
+	})
+	ruling := settle.Ruling{
+		ID: DeliveryID(), Decision: settle.DecideResend, By: "Ines", Second: "Bert", Note: "letter", Version: waiting.Version,
+		Said: notFound, Took: settle.Span{Began: now, Ended: now}, Body: []byte("new body"),
+	}
+	decide := func(in settle.Instruction) (settle.Change, error) { return policy.Decide(in, ruling) }
+	resent := change(decide)
+	change(decide) // a lost answer: it recognises its own commit
+	all := wantSound(t, b)
+	resent.Superseded[0].At = all.Events[len(all.Events)-1].RecordedAt // the store's own time
+	if diff := cmp.Diff([]settle.Instruction{resent}, all.Instructions); diff != "" {
+		t.Errorf("stored (-changed +stored):\n%s", diff)
+	}
+	change(func(in settle.Instruction) (settle.Change, error) {
+		if diff := cmp.Diff(resent, in); diff != "" {
+			t.Errorf("read (-changed +read):\n%s", diff)
+		}
+		return settle.Change{Next: in}, nil
+	})
+	if len(all.Events) != 4 || all.Events[3].Event.Cause != settle.CauseDecided || string(resent.Body) != "new body" {
+		t.Errorf("events %+v, body %s", all.Events, resent.Body)
+	}
+	if backlog, err := store.Backlog(t.Context()); err != nil || !backlog.UncertainSince.Equal(resent.Superseded[0].At) {
+		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
+	}
+	if result := mustSettle(t, store, NewSettlement(t, full)); result.Outcome != settle.OutcomeDuplicate || result.Instruction != settle.InstructionUncertain {
+		t.Errorf("the message again: %+v", result)
 	}
 }
 
