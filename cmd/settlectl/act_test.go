@@ -228,6 +228,9 @@ func TestRelease(t *testing.T) {
 	writeFile(t, edited, `{"settlement_id":"stl-8499","account_id":"reserve-claims","amount_cents":1}`)
 	wantGolden(t, "release_edited.json", f.act(nil, with("7000000000000001", "--edit", edited, "--note", "Ada agreed", "--json")...), exitOK)
 	wantGolden(t, "release_all_dry_run.txt", f.refusal(exitNo, "stay in quarantine", with("--all", "--reason", "missing_field", "--dry-run")...), exitNo)
+	if got := f.actAsked("", with("--all", "--reason", "missing_field", "--dry-run")...); !strings.Contains(got.errOut, "released 2, refused 1") {
+		t.Errorf("the bar: %q", got.errOut)
+	}
 	if got := f.actAsked("n\n", with("--all", "--reason", "missing_field")...); got.code != exitNo || !strings.Contains(got.errOut, "nothing was released") {
 		t.Errorf("answered no: %+v", got)
 	}
@@ -268,14 +271,19 @@ func receiveReleased(t *testing.T, topic testTopic, count int) (data []string) {
 	return data
 }
 
-// actAsked answers the question that the program asks on its terminal.
+// actAsked answers the question that the program asks on its terminal; an empty
+// answer is for a command that asks none and draws a bar.
 func (f *fixture) actAsked(answer string, args ...string) outcome {
 	f.t.Helper()
+	terminal := 0
+	if answer == "" { // a bar, and no question
+		terminal = 100
+	}
 	var out, errOut strings.Builder
 	env := f.env()
 	env["DEFAULT_CURRENCY"] = "USD"
 	code := run(f.t.Context(), args, streams{
-		in: strings.NewReader(answer), inTerminal: true, out: &out, err: &errOut, now: f.clock.Now, getenv: func(name string) string { return env[name] },
+		in: strings.NewReader(answer), inTerminal: true, errColumns: terminal, out: &out, err: &errOut, now: f.clock.Now, getenv: func(name string) string { return env[name] },
 	})
 	return outcome{code: code, out: out.String(), errOut: errOut.String()}
 }

@@ -315,3 +315,65 @@ func TestAnOldKeyThatWakesUp(t *testing.T) {
 	}
 	w.snapshot()
 }
+
+// TestAMovementIsReversedOnce: the bank rejected, then seemed to have executed. What
+// was reversed stays reversed, once.
+func TestAMovementIsReversedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	if _, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideRejected)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(30 * time.Hour)
+	now := w.clock.Now()
+	for _, decide := range []func(in settle.Instruction) (settle.Change, error){
+		func(in settle.Instruction) (settle.Change, error) {
+			return w.stepper.Policy.Claim(in, "a step", now)
+		},
+		func(in settle.Instruction) (settle.Change, error) {
+			said := settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusConfirmed}}
+			return w.stepper.Policy.Asked(in, said, settle.Span{Began: now, Ended: now})
+		},
+	} {
+		if _, err := w.stepper.Store.ChangeInstruction(t.Context(), "stl-1", decide); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if in := instruction(t, w.snapshot(), "stl-1"); in.State != settle.InstructionManual {
+		t.Fatalf("%s, want manual", in.State)
+	}
+	for _, d := range []settle.Decision{settle.DecideConfirmed, settle.DecideResend} {
+		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
+		wantObjection(t, err)
+	}
+	if after, made, err := w.decide(w.operator, "stl-1", verdict(settle.DecideRejected)); err != nil || !made || after.State != settle.InstructionRejected {
+		t.Fatalf("%s, %t, %v", after.State, made, err)
+	}
+	if all := w.snapshot(); len(all.Reversals) != 1 {
+		t.Errorf("%d reversals", len(all.Reversals))
+	}
+}
+
+// TestAStepInTheOperatorsRole shows it to the comparison with the role's grants.
+func TestAStepInTheOperatorsRole(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.bank.ScriptCreditor("c-1", banktest.Plan{Life: []banktest.Change{{Status: banktest.Returned}}})
+	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":1,"creditor_account":"c-1"}`), settle.OutcomeApplied)
+	stepper := *w.stepper
+	stepper.Store = w.operator.Store
+	done, err := w.operator.Step(t.Context(), &stepper, "stl-1")
+	if !errors.Is(err, settle.ErrNotDue) || operate.WhyNotDue(done.After, w.clock.Now()) == "" || len(done.Events) != 0 {
+		t.Errorf("before it is due: %+v, %v", done, err)
+	}
+	w.clock.Advance(time.Minute)
+	done, err = w.operator.Step(t.Context(), &stepper, "stl-1")
+	if err != nil || done.Before.State != settle.InstructionAccepted || done.After.State != settle.InstructionReturned || len(done.Events) != 1 {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if why := operate.WhyNotDue(done.Before, w.clock.Now()); why != "" {
+		t.Errorf("it was due: %s", why)
+	}
+	w.snapshot()
+}
