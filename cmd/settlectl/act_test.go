@@ -217,6 +217,10 @@ func TestRelease(t *testing.T) {
 	f.refusal(exitError, "--reason is", with("--all", "--reason", "unsupported_event")...)
 	f.refusal(exitError, "flags in the group", with("--all", "--reason", "not_json", "--edit", edited)...)
 	f.refusal(exitError, "no terminal to ask on", with("--all", "--reason", "missing_field")...)
+	nowhere := f.refusal(exitError, "publish to "+topic.name+"-none", "release", last, "--by", "ines", "--topic", topic.name+"-none")
+	if strings.Contains(nowhere.errOut, "database") {
+		t.Errorf("a topic that does not exist is blamed on the database: %s", nowhere.errOut)
+	}
 	f.refusal(exitNo, "refused again: not_json", with("7000000000000001")...)
 	f.refusal(exitNo, "is no payout", with("7000000000000001", "--edit", edited, "--note", "Ada agreed")...)
 	f.refusal(exitNo, "no Pub/Sub message", with("m\x1b[2J-1")...)

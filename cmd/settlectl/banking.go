@@ -8,8 +8,10 @@ import (
 	"slices"
 
 	"cloud.google.com/go/pubsub/v2"
+	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
 
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/config"
@@ -106,6 +108,10 @@ func explainRefusal(flags databaseFlags, err error) error {
 	case errors.Is(err, settle.ErrNoInstruction):
 		return &codedError{code: exitNo, err: errors.New(visible(err.Error()))}
 	}
+	_, unmarked := errors.AsType[*operate.NotMarked](err)
+	if unmarked || spanner.ErrCode(err) == codes.Unknown { // what was done matters more, or it is not Spanner's
+		return failf("%w", err)
+	}
 	return flags.explain(err)
 }
 
@@ -125,20 +131,26 @@ func requireText(cmd *cobra.Command, names ...string) error {
 }
 
 // topicPublisher publishes to one topic, a message at a time.
-type topicPublisher struct{ publisher *pubsub.Publisher }
+type topicPublisher struct {
+	publisher *pubsub.Publisher
+	topic     string
+}
 
 func newTopicPublisher(client *pubsub.Client, topic string) topicPublisher {
 	p := client.Publisher(topic)
 	p.EnableMessageOrdering = true // a message keeps its ordering key
 	p.PublishSettings.CountThreshold = 1
-	return topicPublisher{p}
+	return topicPublisher{p, topic}
 }
 
 // Publish implements operate.Publisher.
 func (t topicPublisher) Publish(ctx context.Context, m *pubsub.Message) (string, error) {
 	id, err := t.publisher.Publish(ctx, m).Get(ctx)
-	if err != nil && m.OrderingKey != "" {
+	if err == nil {
+		return id, nil
+	}
+	if m.OrderingKey != "" {
 		t.publisher.ResumePublish(m.OrderingKey) // the next one is tried again
 	}
-	return id, err
+	return "", failf("publish to %s: %w; the message stays in quarantine", t.topic, err)
 }

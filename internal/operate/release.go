@@ -37,6 +37,22 @@ type Publisher interface {
 // ErrNoMessage reports that no such message is in quarantine.
 var ErrNoMessage = errors.New("there is no such message in quarantine")
 
+// NotMarked reports a message that was published and could not be marked: it is
+// still open.
+type NotMarked struct {
+	// PublishedAs is the ID of the new message.
+	PublishedAs string
+	Err         error
+}
+
+// Error says what was done, and what to do.
+func (n *NotMarked) Error() string {
+	return fmt.Sprintf("published as message %s, but not marked as released: %v; release it again, which is harmless", n.PublishedAs, n.Err)
+}
+
+// Unwrap returns the database's error.
+func (n *NotMarked) Unwrap() error { return n.Err }
+
 // Kept is a message in quarantine as far as it is shown; never its data.
 type Kept struct {
 	Key           string        `json:"message_key"` // hex
@@ -149,7 +165,7 @@ func (o *Operator) Release(ctx context.Context, k Kept, r Release) (Released, er
 		return Released{}, fmt.Errorf("publish message %q again: %w", kept.MessageID, err)
 	}
 	if released.Kept, err = o.mark(ctx, kept, r, released.PublishedAs); err != nil {
-		return Released{}, fmt.Errorf("published as message %s, but not marked as released: %w; release it again, which is harmless", released.PublishedAs, err)
+		return Released{}, &NotMarked{PublishedAs: released.PublishedAs, Err: err}
 	}
 	return released, nil
 }
