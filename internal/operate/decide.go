@@ -44,7 +44,7 @@ func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) 
 	}
 	c.Took.Began = o.now()
 	if c.Instruction.State == settle.InstructionManual && o.Bank != nil {
-		c.Asked, c.Said = true, settle.AskStatuses(ctx, o.Bank, c.Instruction)
+		c.Asked, c.Said = true, settle.AskStatuses(ctx, o.Bank.Status, c.Instruction)
 	}
 	c.Took.Ended = o.now()
 	return c, nil

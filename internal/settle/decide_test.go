@@ -401,7 +401,7 @@ func TestEveryKeyIsAskedAbout(t *testing.T) {
 		KeyOfGeneration("stl-8472", 1): StatusRejected, KeyOfGeneration("stl-8472", 2): StatusNotFound, KeyOfGeneration("stl-8472", 3): StatusPending,
 	}}
 	want := Statuses{Current: StatusResult{Reading: StatusPending}, Superseded: []StatusResult{{Reading: StatusRejected}, {Reading: StatusNotFound}}}
-	if diff := cmp.Diff(want, AskStatuses(t.Context(), bank, in)); diff != "" || len(bank.seen) != 3 {
+	if diff := cmp.Diff(want, AskStatuses(t.Context(), bank.Status, in)); diff != "" || len(bank.seen) != 3 {
 		t.Errorf("asked %d times (-want +got):\n%s", len(bank.seen), diff)
 	}
 	delete(bank.says, KeyOfGeneration("stl-8472", 1))
@@ -410,5 +410,5 @@ func TestEveryKeyIsAskedAbout(t *testing.T) {
 			t.Error("a panic about an old key did not reach the caller")
 		}
 	}()
-	AskStatuses(t.Context(), bank, in)
+	AskStatuses(t.Context(), bank.Status, in)
 }

@@ -130,7 +130,7 @@ func (s *Stepper) ask(ctx context.Context, held Change) (Change, error) {
 		took.Ended = s.now()
 		return s.Policy.Sent(in, r, took)
 	case PlanAsk:
-		said := AskStatuses(ctx, s.Bank, in)
+		said := AskStatuses(ctx, s.Bank.Status, in)
 		took.Ended = s.now()
 		return s.Policy.Asked(in, said, took)
 	case PlanNothing:

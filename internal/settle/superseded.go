@@ -47,9 +47,9 @@ type Statuses struct {
 	Superseded []StatusResult
 }
 
-// AskStatuses asks the bank about every key of an instruction, all at once: it
-// takes no longer than one question.
-func AskStatuses(ctx context.Context, bank Bank, in Instruction) Statuses {
+// AskStatuses asks about every key of an instruction, all at once: it takes no
+// longer than one question. status is a bank's [Bank.Status].
+func AskStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction) Statuses {
 	said := Statuses{}
 	if len(in.Superseded) > 0 {
 		said.Superseded = make([]StatusResult, len(in.Superseded))
@@ -65,10 +65,10 @@ func AskStatuses(ctx context.Context, bank Bank, in Instruction) Statuses {
 			}()
 			transfer := in.Transfer
 			transfer.Key = old.Key
-			said.Superseded[i] = bank.Status(ctx, StatusRequest{Transfer: transfer})
+			said.Superseded[i] = status(ctx, StatusRequest{Transfer: transfer})
 		})
 	}
-	said.Current = bank.Status(ctx, StatusRequest{Transfer: in.Transfer})
+	said.Current = status(ctx, StatusRequest{Transfer: in.Transfer})
 	questions.Wait()
 	select {
 	case p := <-panics:
