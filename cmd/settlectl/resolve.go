@@ -15,9 +15,12 @@ func newResolve(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resolve",
 		Short: "Close a case that was investigated",
-		Long:  `resolve closes cases that people have investigated. Nothing moves by it.`,
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Long: `resolve closes cases that people have investigated. Nothing moves by it.
+
+Exit codes: those of its commands.`,
+		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com --note "the producer is mended"`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newResolveConflict(s))
 	return cmd
@@ -117,7 +120,7 @@ func printFacts(s streams, facts [][2]string) error {
 	for _, fact := range facts {
 		rows = append(rows, []string{fact[0], visible(fact[1])})
 	}
-	return write(s.out, layOut(s, []column{{name: ""}, {name: "", prose: true}}, rows, false)+"\n")
+	return write(s.out, layOut(s, []column{{fixed: true}, {prose: true}}, rows, false)+"\n")
 }
 
 // instant writes a time for a person.
