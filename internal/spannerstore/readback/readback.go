@@ -211,6 +211,9 @@ func conflictColumns(c *snapshot.Conflict) []column {
 		{"deliveries", &c.Deliveries},
 		{"first_seen_at", &c.FirstSeenAt},
 		{"last_seen_at", &c.LastSeenAt},
+		{"resolved_at", &c.ResolvedAt},
+		{"resolved_by", nullable(&c.ResolvedBy)},
+		{"note", nullable(&c.Note)},
 	}
 }
 
@@ -229,5 +232,9 @@ func quarantinedColumns(q *snapshot.Quarantined) []column {
 		{"last_delivery_id", &q.LastDeliveryID},
 		{"deliveries", &q.Deliveries},
 		{"quarantined_at", &q.QuarantinedAt},
+		{"released_at", &q.ReleasedAt},
+		{"released_by", nullable(&q.ReleasedBy)},
+		{"note", nullable(&q.Note)},
+		{"expire_from", &q.ExpireFrom},
 	}
 }
