@@ -128,7 +128,7 @@ settlement, 130 interrupted.`,
 	root.SetErr(s.err)
 	root.AddCommand(
 		newShow(s), newList(s), newTail(s), newReport(s),
-		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s),
+		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s), newVerify(s),
 	)
 	return root
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/progress"
 )
 
-// reporter shows a person how publishing goes: a bar on a terminal, and lines of
+// reporter shows a person how a command goes: a bar on a terminal, and lines of
 // text above it. Without a terminal there are the lines only.
 type reporter struct {
 	mu  sync.Mutex // guards out
@@ -24,20 +24,30 @@ type reporter struct {
 // newReporter starts the bar if s.err is a terminal. totalBytes is the size of
 // the file, or 0 where nobody knows. stop has to be called.
 func newReporter(s streams, totalBytes int64) *reporter {
-	r := &reporter{out: s.err, bytes: totalBytes > 0}
+	tracker := &progress.Tracker{Message: progressMessage(summary{}), Total: totalBytes}
+	if totalBytes > 0 {
+		tracker.Units = progress.UnitsBytes
+	}
+	r := startReporter(s, tracker)
+	r.bytes = totalBytes > 0
+	return r
+}
+
+// startReporter starts the bar of a tracker if s.err is a terminal. A total gives
+// it an ETA. stop has to be called.
+func startReporter(s streams, tracker *progress.Tracker) *reporter {
+	r := &reporter{out: s.err}
 	if s.errColumns == 0 {
 		return r
 	}
-	r.tracker = &progress.Tracker{Message: progressMessage(summary{}), Total: totalBytes, AutoStopDisabled: true}
-	if r.bytes {
-		r.tracker.Units = progress.UnitsBytes
-	}
+	r.tracker = tracker
+	r.tracker.AutoStopDisabled = true
 	r.bar = progress.NewWriter()
 	r.bar.SetOutputWriter(s.err)
 	r.bar.SetTerminalWidth(s.errColumns)
 	r.bar.SetTrackerLength(20)
 	style := progress.StyleDefault
-	style.Visibility.ETA = r.bytes
+	style.Visibility.ETA = tracker.Total > 0
 	style.Visibility.Value = false // the message has the counts
 	style.Options.ErrorString = "incomplete"
 	style.Options.TimeInProgressPrecision = time.Second
