@@ -11,6 +11,8 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/verify"
 )
@@ -230,4 +232,105 @@ func (f *fixture) save() (rows []*spanner.Mutation) {
 		}
 	}
 	return rows
+}
+
+// withBank is the environment with the fixture's bank, as the function has it.
+func (f *fixture) withBank() map[string]string {
+	env := f.env()
+	env["BANK_URL"], env["BANK_TOKEN"] = f.bankURL, fixtureToken
+	return env
+}
+
+// verifyWithBank asks the fixture's bank too.
+func (f *fixture) verifyWithBank(code int) verified {
+	f.t.Helper()
+	got := settlectlAt(f.t, f.clock.Now, nil, f.withBank(), "verify", "--bank", "--bank-rate=10000", "--output=json")
+	if got.code != code {
+		f.t.Fatalf("exit code %d, want %d; standard output %s, standard error %s", got.code, code, got.out, got.errOut)
+	}
+	return parseVerified(f.t, got)
+}
+
+func TestVerifyAsksTheBank(t *testing.T) {
+	t.Parallel()
+	f := newHealthyFixture(t)
+	// The bank answers every question about one of them with an error.
+	if incomplete := f.verifyWithBank(exitError).summary; incomplete.BankUnanswered != 1 || incomplete.Violations != 0 {
+		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.BankAsked, incomplete.BankUnanswered, incomplete.Violations)
+	}
+	f.script(stlImpatience, banktest.Plan{})
+	pending := map[string]bool{}
+	healthy := f.verifyWithBank(exitOK)
+	for _, finding := range healthy.findings {
+		pending[finding.SettlementID] = true
+		if finding.Type != "pending" || finding.Rule != verify.RuleBank {
+			t.Errorf("healthy: %+v", finding)
+		}
+	}
+	if !pending[stlUncertain] || !pending[stlTwice] || pending[stlConfirmed] || pending[stlRejected] || pending[stlReturned] || pending[stlAccepted] {
+		t.Errorf("pending: %v", pending)
+	}
+	for id, status := range map[string]string{stlReturned: "ACSC", stlConfirmed: "RJCT"} {
+		if err := f.bank.Settle(settle.InstructionKey(id).String(), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string]bool{}
+	for _, finding := range f.verifyWithBank(exitError).findings {
+		if finding.Type == "violation" {
+			found[finding.SettlementID] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{stlReturned: true, stlConfirmed: true}, found); diff != "" {
+		t.Errorf("violations (-want +got):\n%s", diff)
+	}
+}
+
+func TestVerifyUsage(t *testing.T) {
+	t.Parallel()
+	const database = "--database=projects/p/instances/i/databases/d"
+	for want, args := range map[string][]string{
+		"--database is":           nil,
+		"--limit is -1":           {database, "--limit=-1"},
+		"--workers is 0":          {database, "--workers=0"},
+		"--bank-rate is NaN":      {database, "--bank-rate=NaN"},
+		"--key-lifetime is not":   {database, "--key-lifetime=24h,0s"},
+		"--bank needs BANK_URL":   {database, "--bank"},
+		`--output is "csv"; give`: {database, "--output=csv"},
+		`unknown command "stl-1"`: {"stl-1"},
+	} {
+		got := settlectl(t, nil, nil, append([]string{"verify"}, args...)...)
+		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {
+			t.Errorf("%q: exit code %d, standard output %q, standard error %q; want %q", args, got.code, got.out, got.errOut, want)
+		}
+	}
+	env := map[string]string{"BANK_KEY_LIFETIME": "for ever"}
+	if got := settlectl(t, nil, env, "verify", database); got.code != exitError || !strings.Contains(got.errOut, `BANK_KEY_LIFETIME is "for ever"`) {
+		t.Errorf("exit code %d, standard error %q", got.code, got.errOut)
+	}
+}
+
+// TestVerifyTables looks at what a person sees.
+func TestVerifyTables(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.fillLedger()
+	got := f.run("verify")
+	// fillLedger deletes a receipt before its time.
+	for _, want := range []string{
+		"Violations\n", "receipt_missing stl-8476\n", "  found  movement without receipt\n", "1 in all: 1 receipt_missing\n",
+		"currency  account         movements    moved  reversals  reversed      net\n",
+		"JPY       reserve-claims          1    80000          0         0    80000\n",
+		"USD       reserve-claims          1    47.31          0      0.00    47.31\n", " settlements, ", "peak memory ",
+	} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("no %q in\n%s", want, got.out)
+		}
+	}
+	if got.code != exitError || got.errOut != "settlectl: verify: 1 violations\n" {
+		t.Errorf("exit code %d, standard error %q", got.code, got.errOut)
+	}
+	if cut := f.run("verify", "--limit=0"); !strings.Contains(cut.out, "1 not shown (--limit)") || strings.Contains(cut.out, "stl-8476") {
+		t.Errorf("limited to none:\n%s", cut.out)
+	}
 }

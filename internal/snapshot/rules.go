@@ -151,7 +151,7 @@ type past struct {
 
 func newPast(one Snapshot, m settle.Movement) past {
 	var p past
-	if len(one.Instructions) == 0 {
+	if m.CreditorAccount == "" && len(one.Instructions)+len(one.Events) == 0 {
 		p.final = m.RecordedAt
 	}
 	for _, e := range one.Events {

@@ -3,9 +3,10 @@ package verify
 import "github.com/settleonce/settleonce/internal/snapshot"
 
 const (
-	byHand  = "somebody has changed rows by hand: compare with a read before that (point-in-time recovery), and with the producer's records"
-	restore = "restore the column from a read before the change (point-in-time recovery)"
-	askBank = "do not send it again; ask the bank about the idempotency key, and let a person decide"
+	byHand        = "somebody has changed rows by hand: compare with a read before that (point-in-time recovery), and with the producer's records"
+	restore       = "restore the column from a read before the change (point-in-time recovery)"
+	remedyPending = "nothing yet; settlectl show says what happens next, and when"
+	askBank       = "do not send it again; ask the bank about the idempotency key, and let a person decide"
 )
 
 // remedies say what to do about a broken rule.

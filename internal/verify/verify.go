@@ -192,12 +192,14 @@ func (v *verifier) tell(pending bool, violations ...snapshot.Violation) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, violation := range violations {
+		remedy := remedies[violation.Rule]
 		if pending {
 			v.sum.Pending[violation.Rule]++
+			remedy = remedyPending
 		} else {
 			v.sum.Violations[violation.Rule]++
 		}
-		if err := v.options.Found(Finding{Violation: violation, Pending: pending, Remedy: remedies[violation.Rule]}); err != nil {
+		if err := v.options.Found(Finding{Violation: violation, Pending: pending, Remedy: remedy}); err != nil {
 			return err
 		}
 	}
