@@ -34,7 +34,7 @@ func init() {
 }
 
 // mostMemory is what verify may have at its peak, however large the database.
-const mostMemory = 160 << 20
+const mostMemory = 128 << 20
 
 // TestVerifyLarge verifies many settlements in a process of its own, and measures
 // that.
