@@ -372,8 +372,13 @@ func (v *verification) totals(sum verify.Summary) string {
 		})
 	}
 	return layOut(v.s, []column{
-		{name: "currency"}, {name: "account"}, {name: "movements", right: true}, {name: "moved", right: true},
-		{name: "reversals", right: true}, {name: "reversed", right: true}, {name: "net", right: true},
+		{name: "currency"},
+		{name: "account"},
+		{name: "movements", right: true},
+		{name: "moved", right: true},
+		{name: "reversals", right: true},
+		{name: "reversed", right: true},
+		{name: "net", right: true},
 	}, rows, true)
 }
 

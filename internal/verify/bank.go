@@ -12,7 +12,7 @@ import (
 	"github.com/settleonce/settleonce/internal/snapshot"
 )
 
-// RuleBank: the bank says of a transfer what the bank instruction says.
+// RuleBank is that the bank says of a transfer what the bank instruction says.
 const RuleBank snapshot.Rule = "bank"
 
 // maxUnanswered is how many questions in a row can bring nothing before the run

@@ -73,8 +73,8 @@ func derives(key []byte, id string) bool {
 // share checks a worker's share of the space, a page at a time. A page covers as
 // much of the space as the one before has shown to hold a page's settlements.
 func (v *verifier) share(ctx context.Context, worker int) error {
-	size := space / uint64(v.options.Workers)
-	from := uint64(worker) * size
+	size := space / uint64(v.options.Workers) //nolint:gosec // G115: Run has seen to it that it is above 0
+	from := uint64(worker) * size             //nolint:gosec // G115: an index
 	to := from + size
 	if worker == v.options.Workers-1 {
 		to = space

@@ -100,12 +100,11 @@ type verifier struct {
 	client  *spanner.Client
 	terms   snapshot.Terms
 
-	mu       sync.Mutex
-	sum      Summary
-	totals   totals
-	done     []float64 // of each worker's share
-	inARow   int       // unanswered questions
-	lastWord string    // about the latest of them
+	mu     sync.Mutex
+	sum    Summary
+	totals totals
+	done   []float64 // of each worker's share
+	inARow int       // unanswered questions
 }
 
 // Run verifies a database. What is wrong with it is told to Found and no error; an
