@@ -34,7 +34,7 @@ func (s Snapshot) Violations(receiptsExpire bool) []string {
 	terms := Terms{ReceiptGone: func(time.Time) bool { return receiptsExpire }}
 	var found []string
 	for _, one := range s.settlements() {
-		for _, v := range terms.Settlement(one) {
+		for _, v := range terms.Settlement(*one) {
 			found = append(found, v.String())
 		}
 	}
@@ -47,43 +47,32 @@ func (s Snapshot) Violations(receiptsExpire bool) []string {
 }
 
 // settlements takes the snapshot apart, by settlement ID.
-func (s Snapshot) settlements() []Snapshot {
-	var all []Snapshot
-	index := map[string]int{}
+func (s Snapshot) settlements() []*Snapshot {
+	var all []*Snapshot
+	byID := map[string]*Snapshot{}
 	of := func(id string) *Snapshot {
-		i, known := index[id]
-		if !known {
-			i = len(all)
-			index[id] = i
-			all = append(all, Snapshot{})
+		one := byID[id]
+		if one == nil {
+			one = &Snapshot{}
+			byID[id], all = one, append(all, one)
 		}
-		return &all[i]
+		return one
 	}
-	for _, m := range s.Movements {
-		one := of(m.SettlementID)
-		one.Movements = append(one.Movements, m)
-	}
-	for _, r := range s.Receipts {
-		one := of(r.SettlementID)
-		one.Receipts = append(one.Receipts, r)
-	}
-	for _, r := range s.Reversals {
-		one := of(r.SettlementID)
-		one.Reversals = append(one.Reversals, r)
-	}
-	for _, in := range s.Instructions {
-		one := of(in.SettlementID)
-		one.Instructions = append(one.Instructions, in)
-	}
-	for _, e := range s.Events {
-		one := of(e.SettlementID)
-		one.Events = append(one.Events, e)
-	}
-	for _, c := range s.Conflicts {
-		one := of(c.SettlementID)
-		one.Conflicts = append(one.Conflicts, c)
-	}
+	deal(s.Movements, func(m settle.Movement) *[]settle.Movement { return &of(m.SettlementID).Movements })
+	deal(s.Receipts, func(r Receipt) *[]Receipt { return &of(r.SettlementID).Receipts })
+	deal(s.Reversals, func(r Reversal) *[]Reversal { return &of(r.SettlementID).Reversals })
+	deal(s.Instructions, func(in settle.Instruction) *[]settle.Instruction { return &of(in.SettlementID).Instructions })
+	deal(s.Events, func(e InstructionEvent) *[]InstructionEvent { return &of(e.SettlementID).Events })
+	deal(s.Conflicts, func(c Conflict) *[]Conflict { return &of(c.SettlementID).Conflicts })
 	return all
+}
+
+// deal appends each row to the rows that it belongs to.
+func deal[R any](rows []R, to func(R) *[]R) {
+	for _, row := range rows {
+		hand := to(row)
+		*hand = append(*hand, row)
+	}
 }
 
 // id returns the settlement ID that all rows have.

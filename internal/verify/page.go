@@ -148,7 +148,7 @@ func (v *verifier) read(ctx context.Context, p *page, start, stop []byte) (last 
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read ledger_movements: %w", err)
+		return nil, err
 	}
 	if p.movements == int64(v.options.PageRows) {
 		last, stop = latest, after(latest)
@@ -159,58 +159,69 @@ func (v *verifier) read(ctx context.Context, p *page, start, stop []byte) (last 
 	return last, nil
 }
 
+// readChildren reads what belongs to the movements. Conflicts come last, and are
+// judged as they come.
 func (v *verifier) readChildren(ctx context.Context, p *page, within spanner.KeySet) error {
-	err := readback.Receipts.Each(ctx, v.reader(), within, readOptions(0), func(key []byte, r snapshot.Receipt) error {
-		s := p.of(key, r.SettlementID)
-		s.Receipts = append(s.Receipts, r)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read settlement_receipts: %w", err)
-	}
-	err = readback.Reversals.Each(ctx, v.reader(), within, readOptions(0), func(key []byte, r snapshot.Reversal) error {
-		s := p.of(key, r.SettlementID)
-		s.Reversals = append(s.Reversals, r)
-		if len(s.Movements) > 0 {
-			p.totals.reversed(s.Movements[0], r)
+	for _, read := range []func() error{
+		func() error {
+			return child(ctx, v, readback.Receipts, within, func(key []byte, r snapshot.Receipt) error {
+				s := p.of(key, r.SettlementID)
+				s.Receipts = append(s.Receipts, r)
+				return nil
+			})
+		},
+		func() error {
+			return child(ctx, v, readback.Reversals, within, func(key []byte, r snapshot.Reversal) error {
+				p.reverse(p.of(key, r.SettlementID), r)
+				return nil
+			})
+		},
+		func() error {
+			return child(ctx, v, readback.Instructions, within, func(key []byte, row readback.InstructionRow) error {
+				p.of(key, row.SettlementID).instruct(row)
+				return nil
+			})
+		},
+		func() error {
+			return child(ctx, v, readback.Events, within, func(key []byte, e snapshot.InstructionEvent) error {
+				s := p.of(key, e.SettlementID)
+				s.Events = append(s.Events, e)
+				return nil
+			})
+		},
+		func() error {
+			return child(ctx, v, readback.Conflicts, within, func(key []byte, c snapshot.Conflict) error {
+				return v.conflict(p.of(key, c.SettlementID), c)
+			})
+		},
+	} {
+		if err := read(); err != nil {
+			return err
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read ledger_reversals: %w", err)
-	}
-	err = readback.Instructions.Each(ctx, v.reader(), within, readOptions(0), func(key []byte, row readback.InstructionRow) error {
-		p.of(key, row.SettlementID).instruct(row)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read bank_instructions: %w", err)
-	}
-	err = readback.Events.Each(ctx, v.reader(), within, readOptions(0), func(key []byte, e snapshot.InstructionEvent) error {
-		s := p.of(key, e.SettlementID)
-		s.Events = append(s.Events, e)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read bank_instruction_events: %w", err)
-	}
-	return v.readConflicts(ctx, p, within)
-}
-
-// readConflicts judges conflicts as they come.
-func (v *verifier) readConflicts(ctx context.Context, p *page, within spanner.KeySet) error {
-	err := readback.Conflicts.Each(ctx, v.reader(), within, readOptions(0), func(key []byte, c snapshot.Conflict) error {
-		s := p.of(key, c.SettlementID)
-		if len(s.Movements) == 0 {
-			s.Conflicts = []snapshot.Conflict{{SettlementID: c.SettlementID}} // one of them is enough to miss the movement
-			return nil
-		}
-		return v.tell(false, snapshot.ConflictViolations(s.Movements[0], c)...)
-	})
-	if err != nil {
-		return fmt.Errorf("read settlement_conflicts: %w", err)
 	}
 	return nil
+}
+
+// child reads the rows of a table.
+func child[T any](ctx context.Context, v *verifier, table readback.Table[T], within spanner.KeySet, each func([]byte, T) error) error {
+	return table.Each(ctx, v.reader(), within, readOptions(0), each)
+}
+
+// conflict judges a conflict.
+func (v *verifier) conflict(s *settlement, c snapshot.Conflict) error {
+	if len(s.Movements) > 0 {
+		return v.tell(false, snapshot.ConflictViolations(s.Movements[0], c)...)
+	}
+	s.Conflicts = []snapshot.Conflict{{SettlementID: c.SettlementID}} // one of them is enough to miss the movement
+	return nil
+}
+
+// reverse adds a reversal.
+func (p *page) reverse(s *settlement, r snapshot.Reversal) {
+	s.Reversals = append(s.Reversals, r)
+	if len(s.Movements) > 0 {
+		p.totals.reversed(s.Movements[0], r)
+	}
 }
 
 // instruct adds the bank instruction, with what of it stands in the movement.

@@ -61,7 +61,7 @@ func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts
 	for _, c := range t.columns(new(T)) {
 		names = append(names, c.name)
 	}
-	return tx.ReadWithOptions(ctx, t.name, keys, names, opts).Do(func(row *spanner.Row) error {
+	err := tx.ReadWithOptions(ctx, t.name, keys, names, opts).Do(func(row *spanner.Row) error {
 		var (
 			key []byte
 			one T
@@ -76,6 +76,10 @@ func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts
 		}
 		return each(key, one)
 	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", t.name, err)
+	}
+	return nil
 }
 
 // nullableColumn is what a column goes to that can be NULL. NULL leaves it as it is.
