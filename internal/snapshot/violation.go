@@ -48,7 +48,7 @@ const (
 	RuleInstructionCheck Rule = "instruction_check"
 	// RuleSends: as many sends as the events account for, and no more than allowed.
 	RuleSends Rule = "sends"
-	// RuleResendWindow: no send after the bank may have forgotten the key.
+	// RuleResendWindow: the times of sends, and the one after which none is made.
 	RuleResendWindow Rule = "resend_window"
 	// RuleReversalMissing: a rejected or returned transfer has a reversal.
 	RuleReversalMissing Rule = "reversal_missing"
