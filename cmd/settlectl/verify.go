@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/big"
+	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ right. A receipt may be gone once it is past the table's row deletion policy; a
 policy that was shorter before makes older ones look missing.
 
 Exit codes: 0 no violation, 2 at least one violation, or wrong usage, or an error
-by which the run is incomplete ("settlectl: verify: N violations" tells the
+by which the run is incomplete ("settlectl: verify: violations: N" tells the
 first from the others), 130 interrupted.`,
 		Example: `  settlectl verify --database projects/p/instances/i/databases/d --role settleonce_operator
   settlectl verify --bank --bank-rate 50
@@ -299,7 +300,7 @@ func (v *verification) print(sum verify.Summary) error {
 	case err != nil:
 		return err
 	case sum.Count() > 0:
-		return failf("verify: %s violations", grouped(sum.Count()))
+		return failf("verify: violations: %s", grouped(sum.Count()))
 	case sum.Unanswered > 0:
 		return failf("verify: incomplete: %s of %s questions to the bank brought nothing; run it again", grouped(sum.Unanswered), grouped(sum.Asked))
 	}
@@ -386,7 +387,18 @@ func (v *verification) totals(sum verify.Summary) string {
 func shown(a investigate.Amount) string { return cmp.Or(a.Major, a.Minor+" minor") }
 
 // peakMemory is the most memory that the process has had, in bytes; 0: unknown.
+// Where there is a /proc it says so itself: getrusage counts what the process was
+// before it became this program.
 func peakMemory() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err == nil {
+		if _, after, found := strings.Cut(string(status), "VmHWM:"); found {
+			var kibibytes int64
+			if _, err := fmt.Sscan(after, &kibibytes); err == nil {
+				return kibibytes << 10
+			}
+		}
+	}
 	var usage syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		return 0

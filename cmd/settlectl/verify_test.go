@@ -340,7 +340,7 @@ func TestVerifyTables(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, got.out)
 		}
 	}
-	if got.code != exitError || got.errOut != "settlectl: verify: 1 violations\n" {
+	if got.code != exitError || got.errOut != "settlectl: verify: violations: 1\n" {
 		t.Errorf("exit code %d, standard error %q", got.code, got.errOut)
 	}
 	if cut := f.run("verify", "--limit=0"); !strings.Contains(cut.out, "1 not shown (--limit)") || strings.Contains(cut.out, "stl-8476") {
