@@ -9,6 +9,7 @@ MINUTES   ?=
 SECONDS   ?= $(if $(SEED),0,60)
 HISTORIES ?= 50
 SEED      ?=
+COUNT     ?= 100000
 
 # Built from source by the Go command, checked against .tools/go.sum and kept in the build cache: some minutes the
 # first time, about a second after that. A newer Go or version builds it again by itself.
@@ -102,6 +103,10 @@ soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= o
 	@mkdir -p bin
 	$(GO) test -tags=soak -count=1 -v -timeout=$(if $(MINUTES),$$(($(MINUTES) + 15)),60)m -run='^TestSoak$$' -artifacts -outputdir=bin . \
 		$(if $(MINUTES),-soak.minutes=$(MINUTES)) $(if $(SEED),-soak.seed=$(SEED))
+
+.PHONY: verify-large
+verify-large: ## a database of 100,000 settlements verified, and the peak of memory (COUNT=100000)
+	$(GO) test -count=1 -v -timeout=60m -run='^TestVerifyLarge$$' ./cmd/settlectl -verify.count=$(COUNT)
 
 .PHONY: crash
 crash: ## every crash point alone: kill the function before and after everything that it sends

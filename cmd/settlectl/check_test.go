@@ -249,7 +249,7 @@ func TestResultThatCannotBeWrittenIsAnError(t *testing.T) {
 
 func TestEveryHelpHasAnExample(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{}, {"check"}, {"publish"}} {
+	for _, args := range [][]string{{}, {"check"}, {"publish"}, {"verify"}} {
 		got := settlectl(t, nil, nil, append(args, "--help")...)
 		if got.code != exitOK || !strings.Contains(got.out, "Examples:\n") || !strings.Contains(strings.ToLower(got.out), "exit codes:") {
 			t.Errorf("%q --help: exit code %d:\n%s", args, got.code, got.out)

@@ -133,7 +133,7 @@ such settlement or message, 130 interrupted.`,
 	root.AddCommand(
 		newShow(s), newList(s), newTail(s), newReport(s),
 		newResolve(s), newDecide(s), newRelease(s), newReconcile(s),
-		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s),
+		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s), newVerify(s),
 	)
 	return root
 }

@@ -184,11 +184,14 @@ func bearer(token Secret) func(http.Header) {
 	}
 }
 
-// Compose returns the request body for a payout. The creditor account and the
-// currency have to be there, and the amount positive, as they are in every payout
-// that was decoded and wants a bank. The amount goes in as it is: minor units are
-// what both sides speak.
-func (c *Client) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
+// Compose implements settle.Bank by [Compose].
+func (c *Client) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) { return Compose(p, key) }
+
+// Compose returns the request body for a payout, which no profile changes. The
+// creditor account and the currency have to be there, and the amount positive, as
+// they are in every payout that was decoded and wants a bank. The amount goes in as
+// it is: minor units are what both sides speak.
+func Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
 	switch {
 	case key == uuid.Nil:
 		return nil, fmt.Errorf("compose transfer of %q: the key is empty", p.SettlementID)

@@ -54,7 +54,7 @@ func Judge(stored Stored, s Settlement) (Judgement, error) {
 		result.Outcome = OutcomeDuplicate
 	default:
 		result.Outcome = OutcomeConflict
-		result.Fields = stored.Movement.differingMembers(s.Payout)
+		result.Fields = stored.Movement.DifferingMembers(s.Payout)
 		if stored.ConflictDeliveryID == s.DeliveryID {
 			break // this delivery has recorded it already, and the answer was lost
 		}
@@ -68,10 +68,10 @@ func Judge(stored Stored, s Settlement) (Judgement, error) {
 // the ledger by hand.
 const FieldPayloadHash = "payload_hash"
 
-// differingMembers names the business members in which p differs from the
+// DifferingMembers names the business members in which p differs from the
 // payout that was settled.
-func (m Movement) differingMembers(p Payout) []string {
-	settled, intact := m.payout()
+func (m Movement) DifferingMembers(p Payout) []string {
+	settled, intact := m.Payout()
 	var names []string
 	differs := func(name string, different bool) {
 		if different {
@@ -98,10 +98,10 @@ func differentCurrency(a, b Payout) bool {
 	return a.CurrencyDefaulted != b.CurrencyDefaulted || a.Currency != b.Currency
 }
 
-// payout returns the payout that was settled. The columns do not tell whether
+// Payout returns the payout that was settled. The columns do not tell whether
 // the message had its currency written out; the payload hash does, since only
 // one of the two hashes to it. intact is false where neither does.
-func (m Movement) payout() (p Payout, intact bool) {
+func (m Movement) Payout() (p Payout, intact bool) {
 	p = Payout{
 		SettlementID: m.SettlementID, AccountID: m.AccountID, AmountCents: m.AmountCents,
 		Currency: m.Currency, CreditorAccount: m.CreditorAccount, Reference: m.Reference,

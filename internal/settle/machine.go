@@ -197,7 +197,7 @@ func (p Policy) countSend(next *Instruction, now time.Time) {
 	next.SendDeferred = false
 	if next.FirstSentAt.IsZero() {
 		next.FirstSentAt = now
-		next.ResendNotAfter = now.Add(p.KeyLifetime * 4 / 5)
+		next.ResendNotAfter = now.Add(ResendWindow(p.KeyLifetime))
 	}
 }
 

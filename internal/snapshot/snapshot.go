@@ -3,11 +3,11 @@
 //
 // It exists so that a test, a simulation or the demo can look at the whole state
 // after a step, whatever store it is in, and not only at the rows it thinks
-// about.
+// about; and so that a database of any size is held to the same rules, one
+// settlement at a time: nothing that must be true is about two of them.
 package snapshot
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -65,6 +65,9 @@ type Conflict struct {
 	Deliveries     int64
 	FirstSeenAt    time.Time
 	LastSeenAt     time.Time
+	ResolvedAt     *time.Time // nil: open
+	ResolvedBy     string     // empty: open
+	Note           string     // empty: nothing written
 }
 
 // Quarantined is a row of quarantined_messages.
@@ -82,6 +85,10 @@ type Quarantined struct {
 	LastDeliveryID string
 	Deliveries     int64
 	QuarantinedAt  time.Time
+	ReleasedAt     *time.Time // nil: it was not
+	ReleasedBy     string     // empty: nobody
+	Note           string     // empty: nothing written
+	ExpireFrom     *time.Time // nil: kept
 }
 
 // Movement returns the movement of a settlement, or nil.
@@ -102,125 +109,4 @@ func (s Snapshot) Receipt(settlementID string) *Receipt {
 		}
 	}
 	return nil
-}
-
-// Violations lists what is wrong with a store, a line each; none means that the
-// guarantee holds. receiptsExpire says that receipts may have been deleted, so
-// that a movement without one is in order.
-func (s Snapshot) Violations(receiptsExpire bool) []string {
-	var found []string
-	violation := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-	movements := map[string]settle.Movement{}
-	for _, m := range s.Movements {
-		if _, twice := movements[m.SettlementID]; twice {
-			violation("settlement %q: moved twice", m.SettlementID)
-		}
-		movements[m.SettlementID] = m
-		if s.Receipt(m.SettlementID) == nil && !receiptsExpire {
-			violation("settlement %q: movement without receipt", m.SettlementID)
-		}
-	}
-	seen := map[string]bool{}
-	for _, r := range s.Receipts {
-		m, moved := movements[r.SettlementID]
-		switch {
-		case seen[r.SettlementID]:
-			violation("settlement %q: two receipts", r.SettlementID)
-		case !moved:
-			violation("settlement %q: receipt without movement", r.SettlementID)
-		case m.PayloadHash != r.PayloadHash:
-			violation("settlement %q: receipt has hash %s, movement %s", r.SettlementID, r.PayloadHash, m.PayloadHash)
-		case !m.RecordedAt.Equal(r.AppliedAt):
-			violation("settlement %q: receipt and movement were not committed together", r.SettlementID)
-		}
-		seen[r.SettlementID] = true
-	}
-	for _, c := range s.Conflicts {
-		switch m, moved := movements[c.SettlementID]; {
-		case !moved:
-			violation("settlement %q: conflict without movement", c.SettlementID)
-		case m.PayloadHash == c.PayloadHash:
-			violation("settlement %q: conflict with itself", c.SettlementID)
-		case len(c.Fields) == 0:
-			violation("settlement %q: conflict that names no member", c.SettlementID)
-		}
-	}
-	return append(found, s.instructionViolations(movements)...)
-}
-
-func (s Snapshot) instructionViolations(movements map[string]settle.Movement) []string {
-	var found []string
-	violation := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-	instructions := map[string]settle.Instruction{}
-	for _, in := range s.Instructions {
-		instructions[in.SettlementID] = in
-		m := movements[in.SettlementID]
-		want := settle.Transfer{
-			Key: settle.KeyOfGeneration(in.SettlementID, len(in.Superseded)+1), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
-		}
-		for n, old := range in.Superseded {
-			if old.Key != settle.KeyOfGeneration(in.SettlementID, n+1) {
-				violation("settlement %q: superseded key %d is %s", in.SettlementID, n+1, old.Key)
-			}
-		}
-		if in.Transfer != want {
-			violation("settlement %q: instruction is for %+v, the movement for %+v", in.SettlementID, in.Transfer, want)
-		}
-		if r := s.Receipt(in.SettlementID); r != nil && (r.ExpireFrom == nil) != in.FinalAt.IsZero() {
-			violation("settlement %q: instruction final %t, receipt may expire %t", in.SettlementID, !in.FinalAt.IsZero(), r.ExpireFrom != nil)
-		}
-		found = append(found, s.chainViolations(in)...)
-	}
-	for _, m := range s.Movements {
-		if _, instructed := instructions[m.SettlementID]; instructed != (m.CreditorAccount != "") {
-			violation("settlement %q: creditor %t, instruction %t", m.SettlementID, m.CreditorAccount != "", instructed)
-		}
-	}
-	return append(found, s.reversalViolations(instructions)...)
-}
-
-// chainViolations checks the history of an instruction: versions without gaps
-// from 1, each beginning where the one before ended.
-func (s Snapshot) chainViolations(in settle.Instruction) []string {
-	var found []string
-	version, state := int64(0), settle.InstructionNone
-	for _, e := range s.Events {
-		if e.SettlementID != in.SettlementID {
-			continue
-		}
-		version++
-		if e.Version != version || e.Event.From != state {
-			found = append(found, fmt.Sprintf("settlement %q: event %d from %q follows %d to %q", in.SettlementID, e.Version, e.Event.From, version-1, state))
-		}
-		state = e.Event.To
-	}
-	if version != in.Version || state != in.State {
-		found = append(found, fmt.Sprintf("settlement %q: instruction is %d %s, its history ends at %d %s", in.SettlementID, in.Version, in.State, version, state))
-	}
-	return found
-}
-
-// reversalViolations checks that exactly the movements that were undone have a
-// reversal, of the same amount.
-func (s Snapshot) reversalViolations(instructions map[string]settle.Instruction) []string {
-	var found []string
-	reversed := map[string]bool{}
-	for _, r := range s.Reversals {
-		in, ok := instructions[r.SettlementID]
-		switch {
-		case reversed[r.SettlementID]:
-			found = append(found, fmt.Sprintf("settlement %q: reversed twice", r.SettlementID))
-		case !ok || in.Transfer.AmountCents != r.AmountCents:
-			found = append(found, fmt.Sprintf("settlement %q: reversal of %d without such an instruction", r.SettlementID, r.AmountCents))
-		}
-		reversed[r.SettlementID] = true
-	}
-	for _, in := range s.Instructions {
-		id := in.SettlementID
-		undone := in.State == settle.InstructionRejected || in.State == settle.InstructionReturned
-		if undone && !reversed[id] || reversed[id] && !undone && in.State != settle.InstructionManual {
-			found = append(found, fmt.Sprintf("settlement %q: instruction %s, reversed %t", id, in.State, reversed[id]))
-		}
-	}
-	return found
 }

@@ -6,6 +6,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -534,13 +535,20 @@ func testUnknownHashVersion(t *testing.T, b Backend) {
 	}
 }
 
-func newQuarantined(data string) settle.Quarantined {
+// newQuarantined returns what is stored of data, which is refused.
+func newQuarantined(t *testing.T, data string) settle.Quarantined {
+	t.Helper()
+	_, err := settle.Decode([]byte(data), "USD")
+	refusal, refused := errors.AsType[*settle.Refusal](err)
+	if !refused {
+		t.Fatalf("%q is a payout", data)
+	}
 	return settle.Quarantined{
 		Message: settle.Message{
 			ID: "1002", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, OrderingKey: "k",
 			Attributes: map[string]string{"z": "1", "a": "\x00"}, Data: []byte(data),
 		},
-		Refusal:    settle.Refusal{Reason: settle.ReasonInvalidField, Member: "amount_cents", Detail: "amount_cents must be"},
+		Refusal:    *refusal,
 		DeliveryID: DeliveryID(),
 	}
 }
@@ -554,34 +562,40 @@ func mustQuarantine(t *testing.T, store settle.Store, q settle.Quarantined) {
 
 func testQuarantine(t *testing.T, b Backend) {
 	store := b.Open(t)
-	q := newQuarantined("\x00\xff not a payout")
-	mustQuarantine(t, store, q)
-	mustQuarantine(t, store, q) // the same delivery, its answer lost
-	redelivered := q
-	redelivered.DeliveryID = DeliveryID()
-	mustQuarantine(t, b.Open(t), redelivered)
-	all := wantSound(t, b)
-	if len(all.Quarantined) != 1 {
-		t.Fatalf("%d rows, want 1", len(all.Quarantined))
+	for _, data := range []string{"\x00\xff not a payout", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":0}`} {
+		q := newQuarantined(t, data)
+		mustQuarantine(t, store, q)
+		mustQuarantine(t, store, q) // the same delivery, its answer lost
+		redelivered := q
+		redelivered.DeliveryID = DeliveryID()
+		mustQuarantine(t, b.Open(t), redelivered)
+		all := wantSound(t, b).Quarantined
+		i := slices.IndexFunc(all, func(row snapshot.Quarantined) bool { return row.Identity == q.Identity() })
+		if i < 0 {
+			t.Fatalf("no row for %q", data)
+		}
+		want := snapshot.Quarantined{
+			Identity: q.Identity(), MessageID: "1002", Subscription: "projects/p/subscriptions/s", Reason: q.Refusal.Reason,
+			Member: q.Refusal.Member, Detail: q.Refusal.Detail, Data: []byte(data), Attributes: `{"a":"\u0000","z":"1"}`,
+			OrderingKey: "k", PublishTime: &PublishTime, LastDeliveryID: redelivered.DeliveryID, Deliveries: 2,
+			QuarantinedAt: all[i].QuarantinedAt,
+		}
+		if diff := cmp.Diff(want, all[i]); diff != "" {
+			t.Errorf("row (-want +got):\n%s", diff)
+		}
 	}
-	want := snapshot.Quarantined{
-		Identity: q.Identity(), MessageID: "1002", Subscription: "projects/p/subscriptions/s", Reason: settle.ReasonInvalidField,
-		Member: "amount_cents", Detail: "amount_cents must be", Data: []byte("\x00\xff not a payout"), Attributes: `{"a":"\u0000","z":"1"}`,
-		OrderingKey: "k", PublishTime: &PublishTime, LastDeliveryID: redelivered.DeliveryID, Deliveries: 2,
-		QuarantinedAt: all.Quarantined[0].QuarantinedAt,
-	}
-	if diff := cmp.Diff(want, all.Quarantined[0]); diff != "" {
-		t.Errorf("row (-want +got):\n%s", diff)
+	if got := len(b.Snapshot(t).Quarantined); got != 2 {
+		t.Errorf("%d rows, want 2", got)
 	}
 }
 
 func testQuarantineIdentity(t *testing.T, b Backend) {
 	store := b.Open(t)
 	for _, data := range []string{"", "a", "b"} {
-		q := newQuarantined(data)
+		q := newQuarantined(t, data)
 		q.Message.ID = ""
 		mustQuarantine(t, store, q)
-		mustQuarantine(t, store, newQuarantined(data))
+		mustQuarantine(t, store, newQuarantined(t, data))
 	}
 	if got := len(wantSound(t, b).Quarantined); got != 6 {
 		t.Errorf("%d rows, want 6", got)

@@ -1,0 +1,410 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/big"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/progress"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"github.com/spf13/cobra"
+	"golang.org/x/time/rate"
+
+	"github.com/settleonce/settleonce/internal/bank"
+	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/verify"
+)
+
+const (
+	maxWorkers  = 64
+	maxFindings = 100_000
+	maxBankRate = 10_000
+)
+
+// verifyFlags are verify's flags.
+type verifyFlags struct {
+	database     databaseFlags
+	output       outputFlags
+	limit        int
+	workers      int
+	bank         bool
+	bankRate     float64
+	keyLifetimes []time.Duration
+}
+
+func newVerify(s streams) *cobra.Command {
+	var flags verifyFlags
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Check every row of the database",
+		Long: `verify reads the whole database as of one timestamp and checks every settlement
+against what must be true of it: receipt and movement, payload hashes, bank
+instructions and their events, sends, reversals, conflicts, quarantine, expiry.
+It changes nothing, and settleonce_operator's rights are enough. It prints each
+violation with what is there, what should be and what to do, then the totals by
+account and currency.
+
+It reads in pages and at low priority: memory does not grow with the database.
+Everything is read at one timestamp, so the run has to end within the database's
+version retention period (1h, where the deployment says nothing else).
+
+--bank asks the bank's status API about every instruction that the database has,
+by BANK_URL and the variables beside it, as the function has them, at most
+--bank-rate times a second. A difference that the reconciler or a person will
+still mend is pending and no violation.
+
+resend_not_after has to be 0.8 times the bank's key lifetime after the first
+send; --key-lifetime says which lifetimes have been configured. Without it any is
+right. A receipt may be gone once it is past the table's row deletion policy; a
+policy that was shorter before makes older ones look missing.
+
+Exit codes: 0 no violation, 2 at least one violation, or wrong usage, or an error
+by which the run is incomplete ("settlectl: verify: violations: N" tells the
+first from the others), 130 interrupted.`,
+		Example: `  settlectl verify --database projects/p/instances/i/databases/d --role settleonce_operator
+  settlectl verify --bank --bank-rate 50
+  settlectl verify --output json | jq -r 'select(.type == "violation") | .settlement_id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.check(s); err != nil {
+				return err
+			}
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return verifyDatabase(ctx, flags, s) })
+		},
+	}
+	flags.database.register(cmd, s)
+	flags.database.registerStale(cmd)
+	flags.output.register(cmd, outputTable, outputJSON)
+	f := cmd.Flags()
+	f.IntVar(&flags.limit, "limit", 100, "print at most so many violations and as many pending differences; all are counted")
+	f.IntVar(&flags.workers, "workers", verify.DefaultWorkers, "read so many parts of the database at a time")
+	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every bank instruction")
+	f.Float64Var(&flags.bankRate, "bank-rate", 10, "questions a second, with --bank")
+	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "how long the bank remembers a key, each that was ever configured; else BANK_KEY_LIFETIME")
+	return cmd
+}
+
+// check finds flags that are wrong.
+func (f *verifyFlags) check(s streams) error {
+	if err := cmp.Or(f.database.check(), f.output.check()); err != nil {
+		return err
+	}
+	if life := s.getenv(config.EnvBankKeyLifetime); life != "" && len(f.keyLifetimes) == 0 {
+		d, err := time.ParseDuration(life)
+		if err != nil {
+			return fmt.Errorf("%s is %q; give a duration such as 24h, or --key-lifetime", config.EnvBankKeyLifetime, life)
+		}
+		f.keyLifetimes = []time.Duration{d}
+	}
+	switch {
+	case f.limit < 0 || f.limit > maxFindings:
+		return fmt.Errorf("--limit is %d; give 0 to %d", f.limit, maxFindings)
+	case f.workers < 1 || f.workers > maxWorkers:
+		return fmt.Errorf("--workers is %d; give 1 to %d", f.workers, maxWorkers)
+	case !(f.bankRate > 0 && f.bankRate <= maxBankRate): // NaN is neither
+		return fmt.Errorf("--bank-rate is %g; give a number above 0, at most %d", f.bankRate, maxBankRate)
+	case slices.ContainsFunc(f.keyLifetimes, func(life time.Duration) bool { return life <= 0 }):
+		return errors.New("--key-lifetime is not above 0; give durations such as 24h,72h")
+	}
+	return nil
+}
+
+func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
+	options := verify.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
+	var err error
+	if flags.bank {
+		if options.Bank, err = bankToAsk(flags, s); err != nil {
+			return err
+		}
+	}
+	client, err := flags.database.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	run := &verification{flags: flags, s: s, began: s.now(), printed: map[bool]int{}}
+	run.report = startReporter(s, &progress.Tracker{Message: "verified", Total: progressUnits})
+	options.Found, options.Progress = run.found, run.progress
+	sum, err := verify.Run(ctx, client, options)
+	run.report.stop(err == nil)
+	if err != nil {
+		return flags.database.explain(err)
+	}
+	return run.print(sum)
+}
+
+// bankToAsk is the bank that the function's environment names.
+func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, error) {
+	cfg, err := config.FromEnv(func(name string) (string, bool) {
+		if name == config.EnvDatabase {
+			return flags.database.name, true
+		}
+		value := s.getenv(name)
+		return value, value != ""
+	})
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Bank == nil {
+		return nil, fmt.Errorf("--bank needs %s, and the variables beside it as the function has them", config.EnvBankURL)
+	}
+	clocked := *cfg.Bank
+	clocked.Now = s.now
+	client, err := bank.New(clocked)
+	if err != nil {
+		return nil, err
+	}
+	return &verify.Bank{Status: client.Status, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: settle.Policy{
+		KeyLifetime: cfg.Bank.Profile.KeyLifetime, VisibilityLag: cfg.Bank.Profile.VisibilityLag,
+		SendTimeout: cfg.Bank.SendTimeout, StatusTimeout: cfg.Bank.StatusTimeout,
+	}}, nil
+}
+
+const (
+	// progressUnits is the whole of the bar.
+	progressUnits = 1_000_000
+	// progressEvery is the time between two lines about how far the run is, where
+	// there is no bar.
+	progressEvery = 10 * time.Second
+)
+
+// verification is one run of verify.
+type verification struct {
+	flags  verifyFlags
+	s      streams
+	report *reporter
+	began  time.Time
+
+	lastLine time.Duration
+	printed  map[bool]int // findings, by whether they are pending
+	listed   []verify.Finding
+}
+
+// findingLine is a finding in JSON.
+type findingLine struct {
+	Type         string        `json:"type"` // violation or pending
+	Rule         snapshot.Rule `json:"rule"`
+	SettlementID string        `json:"settlement_id,omitzero"`
+	Message      string        `json:"message,omitzero"`
+	Found        string        `json:"found"`
+	Want         string        `json:"want"`
+	Remedy       string        `json:"remedy"`
+}
+
+func typeOf(f verify.Finding) string {
+	if f.Pending {
+		return "pending"
+	}
+	return "violation"
+}
+
+// found prints a finding, or keeps it for the table.
+func (v *verification) found(f verify.Finding) error {
+	if v.printed[f.Pending] == v.flags.limit {
+		return nil
+	}
+	v.printed[f.Pending]++
+	if v.flags.output.form == outputJSON {
+		return printJSON(v.s.out, findingLine{typeOf(f), f.Rule, f.SettlementID, f.Message, f.Found, f.Want, f.Remedy})
+	}
+	v.listed = append(v.listed, f)
+	return nil
+}
+
+// progress shows how far the run is.
+func (v *verification) progress(p verify.Progress) {
+	took := v.s.now().Sub(v.began)
+	words := fmt.Sprintf("%s settlements, %s rows/s", grouped(p.Settlements), grouped(perSecond(p.Rows, took)))
+	if v.report.bar != nil {
+		v.report.tracker.UpdateMessage(words)
+		v.report.tracker.SetValue(int64(p.Done * progressUnits))
+		return
+	}
+	if took >= v.lastLine+progressEvery {
+		v.lastLine = took
+		left := time.Duration(0)
+		if p.Done > 0 {
+			left = time.Duration(float64(took) * (1 - p.Done) / p.Done).Round(time.Second)
+		}
+		v.report.say("%.1f %% verified: %s; about %v left", 100*p.Done, words, left)
+	}
+}
+
+func perSecond(n int64, took time.Duration) int64 {
+	if took <= 0 {
+		return 0
+	}
+	return int64(float64(n) / took.Seconds())
+}
+
+func grouped(n int64) string { return amount(float64(n)) }
+
+// summaryLine is the end of a run in JSON.
+type summaryLine struct {
+	Type             string                  `json:"type"` // summary
+	ReadAt           time.Time               `json:"read_at"`
+	Settlements      int64                   `json:"settlements"`
+	Rows             int64                   `json:"rows"`
+	Quarantined      int64                   `json:"quarantined"`
+	RetentionDays    int                     `json:"retention_days"`
+	Violations       int64                   `json:"violations"`
+	ViolationsByRule map[snapshot.Rule]int64 `json:"violations_by_rule"`
+	PendingByRule    map[snapshot.Rule]int64 `json:"pending_by_rule"`
+	BankAsked        int64                   `json:"bank_asked"`
+	BankUnanswered   int64                   `json:"bank_unanswered"`
+	Totals           []totalLine             `json:"totals"`
+	Seconds          float64                 `json:"seconds"`
+	PeakMemoryBytes  int64                   `json:"peak_memory_bytes"`
+}
+
+// totalLine is one account's total in one currency.
+type totalLine struct {
+	Account   string             `json:"account"`
+	Movements int64              `json:"movements"`
+	Moved     investigate.Amount `json:"moved"`
+	Reversals int64              `json:"reversals"`
+	Reversed  investigate.Amount `json:"reversed"`
+	Net       investigate.Amount `json:"net"`
+}
+
+// print prints the end of a run, and says how it went.
+func (v *verification) print(sum verify.Summary) error {
+	took := v.s.now().Sub(v.began)
+	var err error
+	if v.flags.output.form == outputJSON {
+		line := summaryLine{
+			Type: "summary", ReadAt: sum.ReadAt, Settlements: sum.Settlements, Rows: sum.Rows, Quarantined: sum.Quarantined,
+			RetentionDays: int(sum.Retention / (24 * time.Hour)), Violations: sum.Count(), ViolationsByRule: sum.Violations, PendingByRule: sum.Pending,
+			BankAsked: sum.Asked, BankUnanswered: sum.Unanswered, Totals: []totalLine{}, Seconds: took.Seconds(), PeakMemoryBytes: peakMemory(),
+		}
+		for _, t := range sum.Totals {
+			line.Totals = append(line.Totals, newTotalLine(t))
+		}
+		err = printJSON(v.s.out, line)
+	} else {
+		err = v.printTables(sum, took)
+	}
+	switch {
+	case err != nil:
+		return err
+	case sum.Count() > 0:
+		return failf("verify: violations: %s", grouped(sum.Count()))
+	case sum.Unanswered > 0:
+		return failf("verify: incomplete: %s of %s questions to the bank brought nothing; run it again", grouped(sum.Unanswered), grouped(sum.Asked))
+	}
+	return nil
+}
+
+func newTotalLine(t verify.Total) totalLine {
+	of := func(minor *big.Int) investigate.Amount { return investigate.NewAmount(minor, t.Currency) }
+	return totalLine{t.Account, t.Movements, of(t.Moved), t.Reversals, of(t.Reversed), of(t.Net())}
+}
+
+func (v *verification) printTables(sum verify.Summary, took time.Duration) error {
+	var b strings.Builder
+	v.writeFindings(&b, false, "Violations", sum.Violations)
+	v.writeFindings(&b, true, "Pending, and no violations", sum.Pending)
+	if len(sum.Totals) > 0 {
+		b.WriteString(v.totals(sum) + "\n\n")
+	}
+	fmt.Fprintf(&b, "%s settlements, %s rows, %s messages in quarantine, as of %s\n", grouped(sum.Settlements), grouped(sum.Rows),
+		grouped(sum.Quarantined), sum.ReadAt.UTC().Format(time.RFC3339Nano))
+	if v.flags.bank {
+		fmt.Fprintf(&b, "%s questions to the bank, %s brought nothing\n", grouped(sum.Asked), grouped(sum.Unanswered))
+	}
+	fmt.Fprintf(&b, "%.1f s, %s rows/s, peak memory %d MiB\n", took.Seconds(), grouped(perSecond(sum.Rows, took)), peakMemory()>>20)
+	if sum.Count() == 0 {
+		b.WriteString(v.s.paint(text.Colors{text.FgGreen}, "No violation.") + "\n")
+	}
+	return write(v.s.out, b.String())
+}
+
+// writeFindings writes the findings of one kind, and their counts by rule.
+func (v *verification) writeFindings(b *strings.Builder, pending bool, title string, counts map[snapshot.Rule]int64) {
+	if len(counts) == 0 {
+		return
+	}
+	color := text.Colors{text.FgRed}
+	if pending {
+		color = text.Colors{text.FgYellow}
+	}
+	b.WriteString(v.s.paint(text.Colors{text.Bold}, title) + "\n\n")
+	listed := slices.DeleteFunc(slices.Clone(v.listed), func(f verify.Finding) bool { return f.Pending != pending })
+	slices.SortStableFunc(listed, func(a, b verify.Finding) int {
+		return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Rule, b.Rule))
+	})
+	for _, f := range listed {
+		fmt.Fprintf(b, "%s %s\n", v.s.paint(color, string(f.Rule)), visible(f.SettlementID+f.Message))
+		rows := [][]string{{"  found", visible(f.Found)}, {"  want", visible(f.Want)}, {"  do", visible(f.Remedy)}}
+		b.WriteString(layOut(v.s, []column{{}, {prose: true}}, rows, false) + "\n\n")
+	}
+	var all int64
+	var words []string
+	for _, rule := range slices.Sorted(maps.Keys(counts)) {
+		all += counts[rule]
+		words = append(words, fmt.Sprintf("%s %s", grouped(counts[rule]), rule))
+	}
+	fmt.Fprintf(b, "%s in all: %s", grouped(all), strings.Join(words, ", "))
+	if more := all - int64(len(listed)); more > 0 {
+		fmt.Fprintf(b, "; %s not shown (--limit)", grouped(more))
+	}
+	b.WriteString("\n\n")
+}
+
+// totals is the table of what was moved and reversed.
+func (v *verification) totals(sum verify.Summary) string {
+	var rows [][]string
+	for _, t := range sum.Totals {
+		line := newTotalLine(t)
+		rows = append(rows, []string{
+			visible(t.Currency), visible(t.Account), grouped(t.Movements), shown(line.Moved), grouped(t.Reversals), shown(line.Reversed), shown(line.Net),
+		})
+	}
+	return layOut(v.s, []column{
+		{name: "currency"},
+		{name: "account"},
+		{name: "movements", right: true},
+		{name: "moved", right: true},
+		{name: "reversals", right: true},
+		{name: "reversed", right: true},
+		{name: "net", right: true},
+	}, rows, true)
+}
+
+// shown is an amount in major units, or in minor ones where nobody knows better.
+func shown(a investigate.Amount) string { return cmp.Or(a.Major, a.Minor+" minor") }
+
+// peakMemory is the most memory that the process has had, in bytes; 0: unknown.
+// Where there is a /proc it says so itself: getrusage counts what the process was
+// before it became this program.
+func peakMemory() int64 {
+	status, err := os.ReadFile("/proc/self/status")
+	if err == nil {
+		if _, after, found := strings.Cut(string(status), "VmHWM:"); found {
+			var kibibytes int64
+			if _, err := fmt.Sscan(after, &kibibytes); err == nil {
+				return kibibytes << 10
+			}
+		}
+	}
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	if runtime.GOOS == "darwin" {
+		return usage.Maxrss // in bytes there
+	}
+	return usage.Maxrss << 10 // in KiB
+}

@@ -1,0 +1,372 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/verify"
+)
+
+// verified is what verify prints in JSON.
+type verified struct {
+	findings []findingLine
+	summary  summaryLine
+}
+
+func parseVerified(t *testing.T, got outcome) verified {
+	t.Helper()
+	var v verified
+	for line := range strings.Lines(got.out) {
+		if strings.Contains(line, `"type":"summary"`) {
+			v.summary = parse[summaryLine](t, line)
+			continue
+		}
+		v.findings = append(v.findings, parse[findingLine](t, line))
+	}
+	if v.summary.Type == "" {
+		t.Fatalf("no summary in %q; standard error %q", got.out, got.errOut)
+	}
+	return v
+}
+
+// newHealthyFixture has every kind of case, and nothing that is wrong: the one
+// receipt that is gone is past its retention.
+func newHealthyFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t).fill()
+	f.apply(spanner.UpdateMap("ledger_movements", map[string]any{
+		"settlement_id": stlExpired, "recorded_at": time.Now().Add(-101 * 24 * time.Hour),
+	}))
+	return f
+}
+
+// corruption is one thing that is made wrong by a direct write.
+type corruption struct {
+	name string
+	id   string // of the settlement; empty: it is about a message in quarantine
+	sql  string // the write, of one row
+	rule snapshot.Rule
+	// more are rules that cannot hold then either.
+	more []snapshot.Rule
+}
+
+var corruptions = []corruption{
+	{"amount of a movement", stlApplied, `UPDATE ledger_movements SET amount_cents = amount_cents + 1 WHERE settlement_id = @id`, snapshot.RuleMovementHash, nil},
+	{"account of a movement", stlApplied, `UPDATE ledger_movements SET account_id = 'mine' WHERE settlement_id = @id`, snapshot.RuleMovementHash, nil},
+	{"creditor of a movement", stlConfirmed, `UPDATE ledger_movements SET creditor_account = 'mine' WHERE settlement_id = @id`, snapshot.RuleMovementHash, nil},
+	{
+		"creditor of a movement taken away", stlConfirmed, `UPDATE ledger_movements SET creditor_account = NULL WHERE settlement_id = @id`,
+		snapshot.RuleInstructionWanted,
+		[]snapshot.Rule{snapshot.RuleMovementHash},
+	},
+	{
+		"hash version that nobody knows", stlApplied, `UPDATE ledger_movements SET payload_hash = 'v9:00' WHERE settlement_id = @id`,
+		snapshot.RuleMovementHash,
+		[]snapshot.Rule{snapshot.RuleReceiptHash},
+	},
+	{"receipt deleted early", stlApplied, `DELETE FROM settlement_receipts WHERE settlement_id = @id`, snapshot.RuleReceiptMissing, nil},
+	{"receipt of an open instruction deleted", stlUncertain, `DELETE FROM settlement_receipts WHERE settlement_id = @id`, snapshot.RuleReceiptMissing, nil},
+	{"hash of a receipt", stlApplied, `UPDATE settlement_receipts SET payload_hash = 'v1:00' WHERE settlement_id = @id`, snapshot.RuleReceiptHash, nil},
+	{"time of a receipt", stlApplied, `UPDATE settlement_receipts SET applied_at = TIMESTAMP_SUB(applied_at, INTERVAL 1 SECOND) WHERE settlement_id = @id`, snapshot.RuleReceiptCommit, nil},
+	{"status of a receipt", stlApplied, `UPDATE settlement_receipts SET result_status = 'pending' WHERE settlement_id = @id`, snapshot.RuleReceiptFields, nil},
+	{"metadata of a receipt", stlApplied, `UPDATE settlement_receipts SET metadata = '[1]' WHERE settlement_id = @id`, snapshot.RuleReceiptFields, nil},
+	{"receipt that never expires", stlApplied, `UPDATE settlement_receipts SET expire_from = NULL WHERE settlement_id = @id`, snapshot.RuleReceiptExpiry, nil},
+	{"receipt that expires while open", stlUncertain, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, snapshot.RuleReceiptExpiry, nil},
+	{"receipt that expires before the final outcome", stlConfirmed, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, snapshot.RuleReceiptExpiry, nil},
+	{"idempotency key of another settlement", stlUncertain, `UPDATE bank_instructions SET idempotency_key = '00000000-0000-5000-8000-000000000000' WHERE settlement_id = @id`, snapshot.RuleInstructionTransfer, nil},
+	{"idempotency key that is none", stlUncertain, `UPDATE bank_instructions SET idempotency_key = 'key' WHERE settlement_id = @id`, snapshot.RuleInstructionTransfer, nil},
+	{"amount in a request body", stlUncertain, `UPDATE bank_instructions SET request_body = CAST(REPLACE(CAST(request_body AS STRING), '47310', '47311') AS BYTES) WHERE settlement_id = @id`, snapshot.RuleInstructionBody, nil},
+	{"request body that is no JSON", stlUncertain, `UPDATE bank_instructions SET request_body = b'{' WHERE settlement_id = @id`, snapshot.RuleInstructionBody, nil},
+	{"state of an instruction", stlAccepted, `UPDATE bank_instructions SET state = 'confirmed' WHERE settlement_id = @id`, snapshot.RuleInstructionState, nil},
+	{"version of an instruction", stlAccepted, `UPDATE bank_instructions SET version = version + 1 WHERE settlement_id = @id`, snapshot.RuleInstructionState, nil},
+	{"accepted and never final", stlConfirmed, `UPDATE bank_instructions SET final_at = NULL WHERE settlement_id = @id`, snapshot.RuleInstructionTimes, nil},
+	{"accepted without an event", stlUncertain, `UPDATE bank_instructions SET accepted_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, snapshot.RuleInstructionTimes, nil},
+	{"open and never looked at again", stlUncertain, `UPDATE bank_instructions SET next_check_at = NULL WHERE settlement_id = @id`, snapshot.RuleInstructionCheck, nil},
+	{"more sends than events", stlUncertain, `UPDATE bank_instructions SET sends = 3 WHERE settlement_id = @id`, snapshot.RuleSends, nil},
+	{"a send that is not counted", stlConfirmed, `UPDATE bank_instructions SET sends = 0 WHERE settlement_id = @id`, snapshot.RuleSends, nil},
+	{"a longer life of the key", stlUncertain, `UPDATE bank_instructions SET resend_not_after = TIMESTAMP_ADD(resend_not_after, INTERVAL 1 HOUR) WHERE settlement_id = @id`, snapshot.RuleResendWindow, nil},
+	{"a key without an end", stlUncertain, `UPDATE bank_instructions SET resend_not_after = NULL WHERE settlement_id = @id`, snapshot.RuleResendWindow, nil},
+	{"sent before the first send", stlUncertain, `UPDATE bank_instructions SET last_sent_at = TIMESTAMP_SUB(first_sent_at, INTERVAL 1 HOUR) WHERE settlement_id = @id`, snapshot.RuleResendWindow, nil},
+	{"uncertain since nothing", stlUncertain, `UPDATE bank_instructions SET uncertain_since = NULL WHERE settlement_id = @id`, verify.RuleUncertainSince, nil},
+	{"uncertain for ever", stlConfirmed, `UPDATE bank_instructions SET uncertain_since = created_at WHERE settlement_id = @id`, verify.RuleUncertainSince, nil},
+	{"event in the middle deleted", stlConfirmed, `DELETE FROM bank_instruction_events WHERE settlement_id = @id AND version = 2`, snapshot.RuleEventChain, []snapshot.Rule{snapshot.RuleInstructionTimes}},
+	{"event from another state", stlConfirmed, `UPDATE bank_instruction_events SET from_state = 'manual' WHERE settlement_id = @id AND version = 3`, snapshot.RuleEventChain, nil},
+	{"event that the state machine does not know", stlConfirmed, `UPDATE bank_instruction_events SET cause = 'send answered' WHERE settlement_id = @id AND version = 3`, snapshot.RuleEventTransition, nil},
+	{
+		"last event deleted", stlConfirmed, `DELETE FROM bank_instruction_events WHERE settlement_id = @id AND version = 3`,
+		snapshot.RuleInstructionState,
+		[]snapshot.Rule{snapshot.RuleInstructionTimes, snapshot.RuleReceiptExpiry},
+	},
+	{"reversal deleted", stlRejected, `DELETE FROM ledger_reversals WHERE settlement_id = @id`, snapshot.RuleReversalMissing, nil},
+	{
+		"reversal of a confirmed transfer", stlConfirmed,
+		`INSERT INTO ledger_reversals (settlement_id, amount_cents, reason, recorded_at) VALUES (@id, 310000, 'rejected', PENDING_COMMIT_TIMESTAMP())`, snapshot.RuleReversalUnfounded, nil,
+	},
+	{
+		"reversal without any bank", stlApplied,
+		`INSERT INTO ledger_reversals (settlement_id, amount_cents, reason, recorded_at) VALUES (@id, 4731, 'returned', PENDING_COMMIT_TIMESTAMP())`, snapshot.RuleReversalUnfounded, nil,
+	},
+	{"reason of a reversal", stlRejected, `UPDATE ledger_reversals SET reason = 'returned' WHERE settlement_id = @id`, snapshot.RuleReversalUnfounded, nil},
+	{"amount of a reversal", stlReturned, `UPDATE ledger_reversals SET amount_cents = amount_cents - 1 WHERE settlement_id = @id`, snapshot.RuleReversalAmount, nil},
+	{"members of a conflict", stlConflict, `UPDATE settlement_conflicts SET fields = ['reference'] WHERE settlement_id = @id`, snapshot.RuleConflictFields, nil},
+	{"members of a conflict taken away", stlConflict, `UPDATE settlement_conflicts SET fields = [] WHERE settlement_id = @id`, snapshot.RuleConflictFields, nil},
+	{"payload of a conflict", stlConflict, `UPDATE settlement_conflicts SET payload = CAST(REPLACE(CAST(payload AS STRING), '2600', '2601') AS BYTES) WHERE settlement_id = @id`, snapshot.RuleConflictHash, nil},
+	{"payload of a conflict that is none", stlConflict, `UPDATE settlement_conflicts SET payload = b'{}' WHERE settlement_id = @id`, snapshot.RuleConflictPayload, nil},
+	{"count of a conflict", stlConflict, `UPDATE settlement_conflicts SET deliveries = 0 WHERE settlement_id = @id`, snapshot.RuleConflictDeliveries, nil},
+	{"conflict seen before the settlement", stlConflict, `UPDATE settlement_conflicts SET first_seen_at = TIMESTAMP '2020-01-01T00:00:00Z' WHERE settlement_id = @id`, snapshot.RuleConflictDeliveries, nil},
+	{"conflict closed by nobody", stlConflict, `UPDATE settlement_conflicts SET resolved_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, snapshot.RuleConflictResolution, nil},
+	{"conflict closed at no time", stlConflict, `UPDATE settlement_conflicts SET resolved_by = 'ines@example.com' WHERE settlement_id = @id`, snapshot.RuleConflictResolution, nil},
+	{"data of a quarantined message", "", `UPDATE quarantined_messages SET data = b'not Json' WHERE data = b'not JSON'`, snapshot.RuleQuarantineIdentity, nil},
+	{"reason of a quarantined message", "", `UPDATE quarantined_messages SET reason = 'empty_data' WHERE data = b'not JSON'`, snapshot.RuleQuarantineReason, nil},
+	{"count of a quarantined message", "", `UPDATE quarantined_messages SET deliveries = 0 WHERE data = b'not JSON'`, snapshot.RuleQuarantineDeliveries, nil},
+	{"quarantined message that expires", "", `UPDATE quarantined_messages SET expire_from = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, snapshot.RuleQuarantineRelease, nil},
+	{"quarantined message released by nobody", "", `UPDATE quarantined_messages SET released_at = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, snapshot.RuleQuarantineRelease, nil},
+}
+
+// TestVerifyFindsEveryCorruption plants one after another in a database with every
+// kind of case, and wants verify to find it and nothing else.
+func TestVerifyFindsEveryCorruption(t *testing.T) {
+	t.Parallel()
+	f := newHealthyFixture(t)
+	healthy := parseVerified(t, f.verify(exitOK))
+	if len(healthy.findings) > 0 || healthy.summary.Settlements == 0 || healthy.summary.Quarantined == 0 {
+		t.Fatalf("healthy: %+v", healthy)
+	}
+	whole, planted := f.save(), map[snapshot.Rule]bool{}
+	for _, c := range corruptions {
+		planted[c.rule] = true
+		f.plant(c.name, c.sql, c.id)
+		got := parseVerified(t, f.verify(exitError))
+		if strings.HasPrefix(c.sql, "INSERT") {
+			f.apply(spanner.Delete("ledger_reversals", spanner.Key{key(c.id)}))
+		}
+		f.apply(whole...)
+		var rules []snapshot.Rule
+		for _, finding := range got.findings {
+			rules = append(rules, finding.Rule)
+			if finding.SettlementID != c.id || finding.Type != "violation" || finding.Found == "" || finding.Want == "" || finding.Remedy == "" ||
+				(finding.Message == "") == (c.id == "") {
+				t.Errorf("%s: finding %+v", c.name, finding)
+			}
+		}
+		slices.Sort(rules)
+		want := append([]snapshot.Rule{c.rule}, c.more...)
+		slices.Sort(want)
+		if diff := cmp.Diff(want, rules); diff != "" {
+			t.Errorf("%s: rules (-want +got):\n%s\n%+v", c.name, diff, got.findings)
+		}
+		if got.summary.Violations != int64(len(want)) {
+			t.Errorf("%s: %d violations in the summary, want %d", c.name, got.summary.Violations, len(want))
+		}
+	}
+	if again := parseVerified(t, f.verify(exitOK)); len(again.findings) > 0 {
+		t.Errorf("healthy again: %+v", again.findings)
+	}
+	for _, rule := range verify.Rules() {
+		if elsewhere := notPlanted[rule]; !planted[rule] && elsewhere == "" || planted[rule] && elsewhere != "" {
+			t.Errorf("rule %s: planted %t, or else %q", rule, planted[rule], elsewhere)
+		}
+	}
+}
+
+// notPlanted are the rules that no write can break in this schema, and where they
+// are tested.
+var notPlanted = map[snapshot.Rule]string{
+	snapshot.RuleParent:         "internal/snapshot: interleaving forbids it",
+	snapshot.RuleOnce:           "internal/snapshot: the primary key forbids it",
+	snapshot.RuleMovementFields: "internal/snapshot: the hash is broken with it",
+	verify.RuleKey:              "internal/verify: the schema derives the key",
+	verify.RuleBank:             "TestVerifyAsksTheBank",
+}
+
+// verify runs verify and wants an exit code.
+func (f *fixture) verify(code int, args ...string) outcome {
+	f.t.Helper()
+	got := f.run(append([]string{"verify", "--output=json", "--key-lifetime=24h"}, args...)...)
+	if got.code != code {
+		f.t.Fatalf("exit code %d, want %d; standard output %s, standard error %s", got.code, code, got.out, got.errOut)
+	}
+	return got
+}
+
+// plant makes one write, of one row.
+func (f *fixture) plant(name, sql, id string) {
+	f.t.Helper()
+	_, err := f.client.ReadWriteTransaction(f.t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		n, err := tx.Update(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"id": id}})
+		if err == nil && n != 1 {
+			err = fmt.Errorf("%d rows", n)
+		}
+		return err
+	})
+	if err != nil {
+		f.t.Fatalf("plant %s: %v", name, err)
+	}
+}
+
+// storedTables are all tables, parents first.
+var storedTables = []string{
+	"ledger_movements", "settlement_receipts", "ledger_reversals", "bank_instructions", "bank_superseded_keys", "bank_instruction_events", "settlement_conflicts", "quarantined_messages",
+}
+
+// derived are the columns that nobody can write.
+var derived = []string{"settlement_key", "message_key", "due_shard", "open_shard", "manual_shard"}
+
+// save returns what writes every row again, as it is now.
+func (f *fixture) save() (rows []*spanner.Mutation) {
+	f.t.Helper()
+	for _, table := range storedTables {
+		err := f.client.Single().Query(f.t.Context(), spanner.NewStatement("SELECT * FROM "+table)).Do(func(row *spanner.Row) error {
+			columns := map[string]any{}
+			for i, name := range row.ColumnNames() {
+				var value spanner.GenericColumnValue
+				if err := row.Column(i, &value); err != nil {
+					return err
+				}
+				if !slices.Contains(derived, name) {
+					columns[name] = value
+				}
+			}
+			rows = append(rows, spanner.InsertOrUpdateMap(table, columns))
+			return nil
+		})
+		if err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	return rows
+}
+
+// withBank is the environment with the fixture's bank, as the function has it.
+func (f *fixture) withBank() map[string]string {
+	env := f.env()
+	env["BANK_URL"], env["BANK_TOKEN"] = f.bankURL, fixtureToken
+	return env
+}
+
+// verifyWithBank asks the fixture's bank too.
+func (f *fixture) verifyWithBank(code int) verified {
+	f.t.Helper()
+	got := settlectlAt(f.t, f.clock.Now, nil, f.withBank(), "verify", "--bank", "--bank-rate=10000", "--output=json")
+	if got.code != code {
+		f.t.Fatalf("exit code %d, want %d; standard output %s, standard error %s", got.code, code, got.out, got.errOut)
+	}
+	return parseVerified(f.t, got)
+}
+
+func TestVerifyAsksTheBank(t *testing.T) {
+	t.Parallel()
+	f := newHealthyFixture(t)
+	// The bank answers every question about one of them with an error.
+	if incomplete := f.verifyWithBank(exitError).summary; incomplete.BankUnanswered != 1 || incomplete.Violations != 0 {
+		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.BankAsked, incomplete.BankUnanswered, incomplete.Violations)
+	}
+	f.script(stlImpatience, banktest.Plan{})
+	pending := map[string]bool{}
+	healthy := f.verifyWithBank(exitOK)
+	for _, finding := range healthy.findings {
+		pending[finding.SettlementID] = true
+		if finding.Type != "pending" || finding.Rule != verify.RuleBank {
+			t.Errorf("healthy: %+v", finding)
+		}
+	}
+	if !pending[stlUncertain] || !pending[stlTwice] || pending[stlConfirmed] || pending[stlRejected] || pending[stlReturned] || pending[stlAccepted] {
+		t.Errorf("pending: %v", pending)
+	}
+	for id, status := range map[string]string{stlReturned: "ACSC", stlConfirmed: "RJCT"} {
+		if err := f.bank.Settle(settle.InstructionKey(id).String(), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	found := map[string]bool{}
+	for _, finding := range f.verifyWithBank(exitError).findings {
+		if finding.Type == "violation" {
+			found[finding.SettlementID] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{stlReturned: true, stlConfirmed: true}, found); diff != "" {
+		t.Errorf("violations (-want +got):\n%s", diff)
+	}
+}
+
+func TestVerifyUsage(t *testing.T) {
+	t.Parallel()
+	const database = "--database=projects/p/instances/i/databases/d"
+	for want, args := range map[string][]string{
+		"--database is":           nil,
+		"--limit is -1":           {database, "--limit=-1"},
+		"--workers is 0":          {database, "--workers=0"},
+		"--bank-rate is NaN":      {database, "--bank-rate=NaN"},
+		"--key-lifetime is not":   {database, "--key-lifetime=24h,0s"},
+		"--bank needs BANK_URL":   {database, "--bank"},
+		`--output is "csv"; give`: {database, "--output=csv"},
+		`unknown command "stl-1"`: {"stl-1"},
+	} {
+		got := settlectl(t, nil, nil, append([]string{"verify"}, args...)...)
+		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {
+			t.Errorf("%q: exit code %d, standard output %q, standard error %q; want %q", args, got.code, got.out, got.errOut, want)
+		}
+	}
+	env := map[string]string{"BANK_KEY_LIFETIME": "for ever"}
+	if got := settlectl(t, nil, env, "verify", database); got.code != exitError || !strings.Contains(got.errOut, `BANK_KEY_LIFETIME is "for ever"`) {
+		t.Errorf("exit code %d, standard error %q", got.code, got.errOut)
+	}
+}
+
+// TestVerifyTables looks at what a person sees.
+func TestVerifyTables(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.fillLedger()
+	got := f.run("verify")
+	// fillLedger deletes a receipt before its time.
+	for _, want := range []string{
+		"Violations\n", "receipt_missing stl-8476\n", "  found  movement without receipt\n", "1 in all: 1 receipt_missing\n",
+		"currency  account         movements    moved  reversals  reversed      net\n",
+		"JPY       reserve-claims          1    80000          0         0    80000\n",
+		"USD       reserve-claims          1    47.31          0      0.00    47.31\n", " settlements, ", "peak memory ",
+	} {
+		if !strings.Contains(got.out, want) {
+			t.Errorf("no %q in\n%s", want, got.out)
+		}
+	}
+	if got.code != exitError || got.errOut != "settlectl: verify: violations: 1\n" {
+		t.Errorf("exit code %d, standard error %q", got.code, got.errOut)
+	}
+	if cut := f.run("verify", "--limit=0"); !strings.Contains(cut.out, "1 not shown (--limit)") || strings.Contains(cut.out, "stl-8476") {
+		t.Errorf("limited to none:\n%s", cut.out)
+	}
+}
+
+// unsteady is what of verify's output differs from machine to machine.
+var unsteady = regexp.MustCompile(`peak memory \d+ MiB|"peak_memory_bytes":\d+`)
+
+func TestVerifyGolden(t *testing.T) {
+	t.Parallel()
+	f := newHealthyFixture(t)
+	run := func(name string, want outcome, args ...string) {
+		got := f.run(append([]string{"verify"}, args...)...)
+		if got.code != want.code || got.errOut != want.errOut {
+			t.Errorf("%q: exit code %d, standard error %q; want %d and %q", args, got.code, got.errOut, want.code, want.errOut)
+		}
+		golden(t, name, unsteady.ReplaceAllString(got.out, "PEAK"))
+		wantTame(t, got.out)
+	}
+	run("verify-healthy.table", outcome{})
+	run("verify-healthy.json", outcome{}, "--json")
+	broken := outcome{code: exitError, errOut: "settlectl: verify: violations: 2\n"}
+	f.plant("", `UPDATE settlement_receipts SET payload_hash = 'v1:00' WHERE settlement_id = @id`, stlApplied)
+	f.plant("", `DELETE FROM ledger_reversals WHERE settlement_id = @id`, stlRejected)
+	run("verify-violations.table", broken)
+}

@@ -1,0 +1,163 @@
+package verify
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"golang.org/x/time/rate"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+)
+
+// TestRangesTileTheSpace wants every key to be in one share, and every range to
+// end where the next begins.
+func TestRangesTileTheSpace(t *testing.T) {
+	t.Parallel()
+	first, last := make([]byte, sha256.Size), bytes.Repeat([]byte{0xff}, sha256.Size)
+	if place(first) != 0 || place(last) != space-1 || point(space) != nil || after(last) != nil {
+		t.Errorf("the space is from %d to %d, then %x and %x", place(first), place(last), point(space), after(last))
+	}
+	if got := keys(point(0), nil); got.Kind != spanner.ClosedClosed || !slices.Equal(got.End[0].([]byte), last) {
+		t.Errorf("the last range is %+v", got)
+	}
+	key := sha256.Sum256([]byte("stl-8472"))
+	if at := place(key[:]); bytes.Compare(point(at), key[:]) > 0 || bytes.Compare(point(at+1), key[:]) <= 0 {
+		t.Errorf("key %x is not between %x and %x", key, point(at), point(at+1))
+	}
+	if next := after([]byte{1, 2, 0xff, 0xff}); !slices.Equal(next, []byte{1, 3, 0, 0}) {
+		t.Errorf("after 0102ffff comes %x", next)
+	}
+}
+
+func TestRowUnderAStrangeKey(t *testing.T) {
+	t.Parallel()
+	p := &page{settlements: map[string]*settlement{}}
+	right := sha256.Sum256([]byte("stl-1"))
+	if found := p.of(right[:], "stl-1").columns(); len(found) != 0 {
+		t.Errorf("the right key: %v", found)
+	}
+	if found := p.of([]byte("another"), "stl-1").columns(); len(found) != 1 || found[0].Rule != RuleKey || found[0].SettlementID != "stl-1" {
+		t.Errorf("another key: %v", found)
+	}
+}
+
+func TestEveryRuleHasARemedy(t *testing.T) {
+	t.Parallel()
+	for _, rule := range Rules() {
+		if remedies[rule] == "" || strings.ContainsFunc(string(rule), func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) {
+			t.Errorf("rule %q: remedy %q", rule, remedies[rule])
+		}
+	}
+}
+
+func TestTotalsOfTooManyAccounts(t *testing.T) {
+	t.Parallel()
+	all := totals{}
+	for i := range maxAccounts + 500 {
+		one := totals{}
+		one.moved(settle.Movement{AccountID: string(rune('A'+i%26)) + strings.Repeat("x", i/26), Currency: "EUR", AmountCents: 1})
+		all.add(one)
+	}
+	var movements int64
+	for _, total := range all.sorted() {
+		movements += total.Movements
+	}
+	other := all[totalKey{OtherAccounts, "EUR"}]
+	if movements != maxAccounts+500 || len(all) != maxAccounts+1 || other == nil || other.Movements != 500 || other.Net().Int64() != 500 {
+		t.Errorf("%d movements of %d accounts, others %+v", movements, len(all), other)
+	}
+}
+
+func TestWhatTheBankSays(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	b := &Bank{Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second}}
+	const (
+		uncertain, accepted, confirmed = settle.InstructionUncertain, settle.InstructionAccepted, settle.InstructionConfirmed
+		rejected, returned, manual     = settle.InstructionRejected, settle.InstructionReturned, settle.InstructionManual
+	)
+	for _, tt := range []struct {
+		state   settle.InstructionState
+		says    settle.StatusReading
+		watched verdict // while the reconciler still looks
+		left    verdict // when it does not
+	}{
+		{uncertain, settle.StatusNotFound, pending, pending},
+		{uncertain, settle.StatusConfirmed, pending, violation},
+		{uncertain, settle.StatusManual, violation, violation},
+		{accepted, settle.StatusPending, agrees, agrees},
+		{accepted, settle.StatusConfirmed, pending, violation},
+		{accepted, settle.StatusManual, violation, violation},
+		{confirmed, settle.StatusConfirmed, agrees, agrees},
+		{confirmed, settle.StatusNotFound, pending, pending},
+		{confirmed, settle.StatusReturned, pending, violation},
+		{confirmed, settle.StatusRejected, violation, violation},
+		{confirmed, settle.StatusManual, violation, violation},
+		{rejected, settle.StatusRejected, agrees, agrees},
+		{rejected, settle.StatusNotFound, agrees, agrees},
+		{rejected, settle.StatusConfirmed, violation, violation},
+		{rejected, settle.StatusPending, pending, pending},
+		{returned, settle.StatusReturned, agrees, agrees},
+		{returned, settle.StatusConfirmed, violation, violation},
+		{returned, settle.StatusNotFound, pending, pending},
+		{manual, settle.StatusConfirmed, pending, pending},
+	} {
+		in := settle.Instruction{SettlementID: "stl-1", State: tt.state, Sends: 1, CreatedAt: now, LastSentAt: now, ResendNotAfter: now.Add(time.Hour), FinalAt: now, AcceptedAt: now}
+		for next, want := range map[time.Time]verdict{now: tt.watched, {}: tt.left} {
+			in.NextCheckAt = next
+			got, why := b.judge(in, settle.Statuses{Current: settle.StatusResult{Reading: tt.says}}, settle.Span{Began: now, Ended: now})
+			if got != want || (why == "") != (got == agrees) {
+				t.Errorf("%s, the bank says %s, looked at next %v: %d %q, want %d", tt.state, tt.says, next, got, why, want)
+			}
+		}
+	}
+}
+
+// TestBankThatDoesNotAnswer wants an end of it.
+func TestBankThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	says := settle.StatusUnknown
+	v := &verifier{options: Options{
+		Found: func(Finding) error { return nil },
+		Bank: &Bank{
+			Status: func(context.Context, settle.StatusRequest) settle.StatusResult {
+				return settle.StatusResult{Reading: says}
+			},
+			Limiter: rate.NewLimiter(rate.Inf, 1), Now: time.Now,
+		},
+	}}
+	v.sum.Violations, v.sum.Pending = map[snapshot.Rule]int64{}, map[snapshot.Rule]int64{}
+	in := settle.Instruction{State: settle.InstructionManual}
+	for i := 1; i < maxUnanswered; i++ {
+		if err := v.compare(t.Context(), in); err != nil {
+			t.Fatalf("question %d: %v", i, err)
+		}
+	}
+	says = settle.StatusConfirmed
+	if err := v.compare(t.Context(), in); err != nil || v.sum.Pending[RuleBank] != 1 {
+		t.Fatalf("answered: %v, %+v", err, v.sum)
+	}
+	says = settle.StatusUnknown
+	var err error
+	for range maxUnanswered {
+		if err != nil {
+			t.Fatalf("before the last question: %v", err)
+		}
+		err = v.compare(t.Context(), in)
+	}
+	if err == nil || v.sum.Unanswered != 2*maxUnanswered-1 {
+		t.Errorf("%v after %d unanswered questions", err, v.sum.Unanswered)
+	}
+	v.options.Bank.Limiter = rate.NewLimiter(1, 0) // which lets nobody ask
+	asked := v.sum.Asked
+	if err := v.compare(t.Context(), in); err == nil || v.sum.Asked != asked {
+		t.Errorf("%v, and asked %d times in spite of the limit", err, v.sum.Asked-asked)
+	}
+}
