@@ -166,7 +166,10 @@ func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &verify.Bank{Status: client.Status, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: settle.Policy{
+	ask := func(ctx context.Context, in settle.Instruction) settle.Statuses {
+		return settle.AskStatuses(ctx, client.Status, in)
+	}
+	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: settle.Policy{
 		KeyLifetime: cfg.Bank.Profile.KeyLifetime, VisibilityLag: cfg.Bank.Profile.VisibilityLag,
 		SendTimeout: cfg.Bank.SendTimeout, StatusTimeout: cfg.Bank.StatusTimeout,
 	}}, nil

@@ -143,41 +143,92 @@ func TestVerifyFindsEveryCorruption(t *testing.T) {
 	if len(healthy.findings) > 0 || healthy.summary.Settlements == 0 || healthy.summary.Quarantined == 0 {
 		t.Fatalf("healthy: %+v", healthy)
 	}
-	whole, planted := f.save(), map[snapshot.Rule]bool{}
-	for _, c := range corruptions {
-		planted[c.rule] = true
-		f.plant(c.name, c.sql, c.id)
-		got := parseVerified(t, f.verify(exitError))
-		if strings.HasPrefix(c.sql, "INSERT") {
-			f.apply(spanner.Delete("ledger_reversals", spanner.Key{key(c.id)}))
-		}
-		f.apply(whole...)
-		var rules []snapshot.Rule
-		for _, finding := range got.findings {
-			rules = append(rules, finding.Rule)
-			if finding.SettlementID != c.id || finding.Type != "violation" || finding.Found == "" || finding.Want == "" || finding.Remedy == "" ||
-				(finding.Message == "") == (c.id == "") {
-				t.Errorf("%s: finding %+v", c.name, finding)
-			}
-		}
-		slices.Sort(rules)
-		want := append([]snapshot.Rule{c.rule}, c.more...)
-		slices.Sort(want)
-		if diff := cmp.Diff(want, rules); diff != "" {
-			t.Errorf("%s: rules (-want +got):\n%s\n%+v", c.name, diff, got.findings)
-		}
-		if got.summary.Violations != int64(len(want)) {
-			t.Errorf("%s: %d violations in the summary, want %d", c.name, got.summary.Violations, len(want))
-		}
+	f.findEach(corruptions)
+
+	resent := newResentFixture(t)
+	if healthy := parseVerified(t, resent.verify(exitOK)); len(healthy.findings) > 0 {
+		t.Fatalf("healthy: %+v", healthy)
 	}
-	if again := parseVerified(t, f.verify(exitOK)); len(again.findings) > 0 {
-		t.Errorf("healthy again: %+v", again.findings)
+	resent.findEach(resentCorruptions)
+	planted := map[snapshot.Rule]bool{}
+	for _, c := range slices.Concat(corruptions, resentCorruptions) {
+		planted[c.rule] = true
 	}
 	for _, rule := range verify.Rules() {
 		if elsewhere := notPlanted[rule]; !planted[rule] && elsewhere == "" || planted[rule] && elsewhere != "" {
 			t.Errorf("rule %s: planted %t, or else %q", rule, planted[rule], elsewhere)
 		}
 	}
+}
+
+// findEach plants one corruption after another.
+func (f *fixture) findEach(all []corruption) {
+	f.t.Helper()
+	whole := f.save()
+	for _, c := range all {
+		f.plant(c.name, c.sql, c.id)
+		got := parseVerified(f.t, f.verify(exitError))
+		if strings.HasPrefix(c.sql, "INSERT") {
+			f.apply(spanner.Delete("ledger_reversals", spanner.Key{key(c.id)}))
+		}
+		f.apply(whole...)
+		c.check(f.t, got)
+	}
+	if again := parseVerified(f.t, f.verify(exitOK)); len(again.findings) > 0 {
+		f.t.Errorf("healthy again: %+v", again.findings)
+	}
+}
+
+// check wants the corruption to be found and nothing else.
+func (c corruption) check(t *testing.T, got verified) {
+	t.Helper()
+	var rules []snapshot.Rule
+	for _, finding := range got.findings {
+		rules = append(rules, finding.Rule)
+		if finding.SettlementID != c.id || finding.Type != "violation" || finding.Found == "" || finding.Want == "" || finding.Remedy == "" ||
+			(finding.Message == "") == (c.id == "") {
+			t.Errorf("%s: finding %+v", c.name, finding)
+		}
+	}
+	slices.Sort(rules)
+	want := append([]snapshot.Rule{c.rule}, c.more...)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, rules); diff != "" {
+		t.Errorf("%s: rules (-want +got):\n%s\n%+v", c.name, diff, got.findings)
+	}
+	if got.summary.Violations != int64(len(want)) {
+		t.Errorf("%s: %d violations in the summary, want %d", c.name, got.summary.Violations, len(want))
+	}
+}
+
+// newResentFixture has a payout that was sent again under a new key, which two
+// people decided, and was then executed.
+func newResentFixture(t *testing.T) *fixture {
+	t.Helper()
+	f := newFixture(t)
+	f.script(stlForgotten, lostPlan)
+	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlForgotten, 20*time.Hour, settle.InstructionManual)
+	f.clock.Advance(25 * time.Hour)
+	got := f.act(nil, "decide", stlForgotten, "--resend-new-key", "--by", "ines", "--second", "bert", "--note", "letter of the bank, ref 4711")
+	if got.code != exitOK {
+		t.Fatalf("decide: exit code %d, %s", got.code, got.errOut)
+	}
+	f.script(stlForgotten, executedPlan)
+	f.step(stlForgotten, 0, settle.InstructionAccepted)
+	return f
+}
+
+// resentCorruptions are about what newResentFixture has.
+var resentCorruptions = []corruption{
+	{"superseded key of nobody", stlForgotten, `UPDATE bank_superseded_keys SET idempotency_key = 'key' WHERE settlement_id = @id`, snapshot.RuleSupersededKeys, nil},
+	{"superseded key forgotten", stlForgotten, `DELETE FROM bank_superseded_keys WHERE settlement_id = @id`, snapshot.RuleSupersededKeys, nil},
+	{
+		"the old key again", stlForgotten,
+		`UPDATE bank_instructions SET idempotency_key = (SELECT k.idempotency_key FROM bank_superseded_keys AS k WHERE k.settlement_id = @id) WHERE settlement_id = @id`,
+		snapshot.RuleInstructionTransfer, nil,
+	},
+	{"the sends under the old key counted", stlForgotten, `UPDATE bank_instructions SET sends = 2 WHERE settlement_id = @id`, snapshot.RuleSends, nil},
 }
 
 // notPlanted are the rules that no write can break in this schema, and where they

@@ -38,14 +38,14 @@ func (o observation) cause() string {
 	return CauseStatus
 }
 
-// Supersedes reports whether the event gave the instruction a new key: from then on
-// its sends, and what the bank said, count anew.
+// Reverses reports whether the event undoes the movement.
+func (e InstructionEvent) Reverses() bool { return e.To != e.From && e.To.reverses() }
+
+// Supersedes reports whether the event gives the instruction a new key, under
+// which it was never sent.
 func (e InstructionEvent) Supersedes() bool {
 	return e.Cause == CauseDecided && e.To == InstructionUncertain
 }
-
-// Reverses reports whether the event undoes the movement.
-func (e InstructionEvent) Reverses() bool { return e.To != e.From && e.To.reverses() }
 
 // SendBounds returns the least and the most number of sends that an instruction
 // with such a history can count. They differ, because the history does not always
@@ -54,14 +54,14 @@ func (e InstructionEvent) Reverses() bool { return e.To != e.From && e.To.revers
 func SendBounds(history []InstructionEvent) (least, most int64) {
 	for _, e := range history {
 		switch e.Cause {
-		case CauseCreated:
-			most++
-		case CauseSend:
-			least, most = least+1, most+1
 		case CauseDecided:
 			if e.Supersedes() {
 				least, most = 0, 0
 			}
+		case CauseCreated:
+			most++
+		case CauseSend:
+			least, most = least+1, most+1
 		case CauseStatus:
 			if e.From == InstructionUncertain && e.To == InstructionUncertain {
 				most++

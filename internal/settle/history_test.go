@@ -24,6 +24,9 @@ func TestHistoryOfEveryTransition(t *testing.T) {
 		{From: InstructionConfirmed, To: InstructionAccepted, Cause: CauseStatus},
 		{From: InstructionRejected, To: InstructionConfirmed, Cause: CauseStatus},
 		{From: InstructionUncertain, To: InstructionAccepted, Cause: ""},
+		// People decide about what is manual alone, and a program does not.
+		{From: InstructionUncertain, To: InstructionConfirmed, Cause: CauseDecided},
+		{From: InstructionManual, To: InstructionConfirmed, Cause: CauseStatus},
 	} {
 		if e.Possible() {
 			t.Errorf("%+v is possible", e)
@@ -49,6 +52,7 @@ func TestSendBounds(t *testing.T) {
 		{"not sent", []InstructionEvent{created, notSent}, 0, 0},
 		{"not sent, then sent", []InstructionEvent{created, notSent, send, answer}, 1, 1},
 		{"perhaps sent again", []InstructionEvent{created, answer, question}, 1, 2},
+		{"a new key", []InstructionEvent{created, answer, {From: InstructionManual, To: open, Cause: CauseDecided}, question}, 0, 1},
 		{"no more than allowed", []InstructionEvent{created, answer, question, question, question, question, question}, 1, MaxSends},
 	} {
 		if least, most := SendBounds(tt.history); least != tt.least || most != tt.most {

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -111,7 +112,8 @@ func (t Terms) Settlement(one Snapshot) []Violation {
 	past := newPast(one, m)
 	f.receipt(one, m, past, t)
 	for _, in := range one.Instructions {
-		f.transfer(in, m, intact, t)
+		f.superseded(in, past)
+		f.transfer(in, m, past, intact, t)
 		f.chain(one.Events, in)
 		f.state(in, past)
 		f.sends(in, past, t)
@@ -128,7 +130,9 @@ func (t Terms) Settlement(one Snapshot) []Violation {
 
 // past is what the events of a settlement tell.
 type past struct {
-	history  []settle.InstructionEvent
+	history []settle.InstructionEvent
+	// rekeyed are the times at which it was given a new key.
+	rekeyed  []time.Time
 	accepted bool
 	// final is when the outcome became final; zero: it is open.
 	final time.Time
@@ -144,7 +148,10 @@ func newPast(one Snapshot, m settle.Movement) past {
 	}
 	for _, e := range one.Events {
 		p.history = append(p.history, e.Event)
-		p.accepted = e.Event.To == settle.InstructionAccepted || p.accepted && !e.Event.Supersedes()
+		if e.Event.Supersedes() {
+			p.rekeyed, p.accepted = append(p.rekeyed, e.RecordedAt), false
+		}
+		p.accepted = p.accepted || e.Event.To == settle.InstructionAccepted
 		if e.Event.To.Final() && p.final.IsZero() {
 			p.final = e.RecordedAt
 		}
@@ -214,14 +221,23 @@ func validObject(text string) bool {
 	return json.Unmarshal([]byte(text), &object) == nil && len(object) > 0
 }
 
-// transfer checks what is asked of the bank.
-func (f *findings) transfer(in settle.Instruction, m settle.Movement, intact bool, t Terms) {
-	want := settle.Transfer{
-		Key: settle.KeyOfGeneration(in.SettlementID, len(in.Superseded)+1), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
+// superseded checks the keys that were given up.
+func (f *findings) superseded(in settle.Instruction, past past) {
+	if !f.ok(len(in.Superseded) == len(past.rekeyed), RuleSupersededKeys, "one for each decision to send under a new key",
+		"%d superseded keys, %d such decisions", len(in.Superseded), len(past.rekeyed)) {
+		return
 	}
-	for n, old := range in.Superseded {
-		f.ok(old.Key == settle.KeyOfGeneration(in.SettlementID, n+1), RuleInstructionTransfer, "the key that derives from the settlement ID",
-			"superseded key %d is %s", n+1, old.Key)
+	for i, old := range in.Superseded {
+		key := settle.KeyOfGeneration(in.SettlementID, i+1)
+		f.ok(old.Key == key && old.At.Equal(past.rekeyed[i]), RuleSupersededKeys,
+			fmt.Sprintf("%s, given up at %s", key, clock(past.rekeyed[i])), "superseded key %d is %s, given up at %s", i+1, old.Key, clock(old.At))
+	}
+}
+
+// transfer checks what is asked of the bank.
+func (f *findings) transfer(in settle.Instruction, m settle.Movement, past past, intact bool, t Terms) {
+	want := settle.Transfer{
+		Key: settle.KeyOfGeneration(in.SettlementID, 1+len(past.rekeyed)), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
 	}
 	if in.Transfer.Key != want.Key {
 		f.broken(RuleInstructionTransfer, "the key that derives from the settlement ID, "+want.Key.String(), "idempotency key %s", in.Transfer.Key)

@@ -33,6 +33,8 @@ const (
 	RuleInstructionWanted Rule = "instruction_wanted"
 	// RuleInstructionTransfer: key, amount, currency and creditor derive from the payout.
 	RuleInstructionTransfer Rule = "instruction_transfer"
+	// RuleSupersededKeys: one key given up for each decision to send under a new one.
+	RuleSupersededKeys Rule = "superseded_keys"
 	// RuleInstructionBody: the request body is what the payout composes to.
 	RuleInstructionBody Rule = "instruction_body"
 	// RuleEventChain: the events' versions have no gap from 1, and each begins where

@@ -21,8 +21,9 @@ const maxUnanswered = 10
 
 // Bank is a bank that is asked about every instruction.
 type Bank struct {
-	// Status asks what became of a transfer. Required.
-	Status func(context.Context, settle.StatusRequest) settle.StatusResult
+	// Status asks what became of an instruction's transfer, under every key that it
+	// had. Required.
+	Status func(context.Context, settle.Instruction) settle.Statuses
 	// Policy is the bank's. Required.
 	Policy settle.Policy
 	// Limiter bounds the questions. Required.
@@ -47,7 +48,7 @@ func (v *verifier) compare(ctx context.Context, in settle.Instruction) error {
 		return fmt.Errorf("wait for the bank's turn: %w", err)
 	}
 	began := b.Now()
-	said := settle.AskStatuses(ctx, b.Status, in)
+	said := b.Status(ctx, in)
 	r := said.Current
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -85,12 +86,11 @@ func (v *verifier) answered(r settle.StatusResult) error {
 // judge tells what the bank's answer means for an instruction, and why. What the
 // reconciler would make of it is the state machine's to say.
 func (b *Bank) judge(in settle.Instruction, said settle.Statuses, took settle.Span) (verdict, string) {
-	r := said.Current
 	switch in.State {
 	case settle.InstructionManual:
 		return pending, "a person decides about it"
 	case settle.InstructionReturned, settle.InstructionNone:
-		return judgeReturned(r)
+		return judgeReturned(said.Current)
 	case settle.InstructionUncertain, settle.InstructionAccepted, settle.InstructionConfirmed, settle.InstructionRejected:
 	}
 	change, err := b.Policy.Asked(in, said, took)
@@ -99,7 +99,7 @@ func (b *Bank) judge(in settle.Instruction, said settle.Statuses, took settle.Sp
 		return violation, "an answer that the state machine knows in this state"
 	case change.Level >= settle.LevelCritical:
 		return violation, "a person has to decide: " + change.Event.Detail
-	case change.Next.State == in.State && expected(in.State, r.Reading):
+	case change.Next.State == in.State && expected(in.State, said.Current.Reading):
 		return agrees, ""
 	case in.NextCheckAt.IsZero() && change.Next.State != in.State:
 		return violation, fmt.Sprintf("the state %s; nobody asks the bank about it any more", change.Next.State)

@@ -21,8 +21,8 @@ import (
 const (
 	// RuleKey: a row's key is the SHA-256 of what the row is about.
 	RuleKey snapshot.Rule = "settlement_key"
-	// RuleUncertainSince: uncertain_since is created_at while the state is uncertain,
-	// and NULL in every other.
+	// RuleUncertainSince: uncertain_since is when the key was given while the state is
+	// uncertain, and NULL in every other.
 	RuleUncertainSince snapshot.Rule = "uncertain_since"
 )
 
@@ -183,7 +183,7 @@ func (v *verifier) readChildren(ctx context.Context, p *page, within spanner.Key
 			})
 		},
 		func() error {
-			return child(ctx, v, readback.Superseded, within, func(key []byte, row readback.SupersededRow) error {
+			return child(ctx, v, readback.SupersededKeys, within, func(key []byte, row readback.SupersededRow) error {
 				p.of(key, row.SettlementID).supersede(row)
 				return nil
 			})
@@ -242,12 +242,15 @@ func (s *settlement) instruct(row readback.InstructionRow) {
 	s.Instructions = append(s.Instructions, in)
 }
 
-// supersede adds a key that the bank instruction had, which was added before.
+// supersede adds a key that the bank instruction had.
 func (s *settlement) supersede(row readback.SupersededRow) {
-	if len(s.Instructions) > 0 {
-		in := &s.Instructions[0]
-		in.Superseded = append(in.Superseded, row.Key())
+	if len(s.Instructions) == 0 {
+		s.Events = append(s.Events, snapshot.InstructionEvent{SettlementID: row.SettlementID}) // as much without its instruction as an event
+		return
 	}
+	key, _ := uuid.Parse(row.IdempotencyKey) // what is no UUID is not the right one either
+	in := &s.Instructions[0]
+	in.Superseded = append(in.Superseded, settle.SupersededKey{Key: key, At: row.SupersededAt})
 }
 
 // check judges a page's settlements, and asks the bank about them.
@@ -279,11 +282,14 @@ func (s *settlement) columns() []snapshot.Violation {
 		return found
 	}
 	in, since := s.instruction, s.instruction.UncertainSince
-	uncertain := in.State == settle.InstructionUncertain
-	if uncertain != (since != nil) || uncertain && !since.Equal(in.CreatedAt) {
+	uncertain, from := in.State == settle.InstructionUncertain, in.CreatedAt
+	if given := s.Instructions[0].Superseded; len(given) > 0 {
+		from = given[len(given)-1].At
+	}
+	if uncertain != (since != nil) || uncertain && !since.Equal(from) {
 		found = append(found, snapshot.Violation{
 			Rule: RuleUncertainSince, SettlementID: in.SettlementID,
-			Found: fmt.Sprintf("%s bank instruction, uncertain_since set: %t", in.State, since != nil), Want: "created_at while it is uncertain, else NULL",
+			Found: fmt.Sprintf("%s bank instruction, uncertain_since set: %t", in.State, since != nil), Want: "since it has its key while it is uncertain, else NULL",
 		})
 	}
 	return found

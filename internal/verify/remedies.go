@@ -25,6 +25,7 @@ var remedies = map[snapshot.Rule]string{
 	snapshot.RuleReceiptExpiry:       "set expire_from to the time of the final outcome, or to NULL while there is none: until then the receipt goes too early, or never",
 	snapshot.RuleInstructionWanted:   byHand,
 	snapshot.RuleInstructionTransfer: askBank,
+	snapshot.RuleSupersededKeys:      askBank,
 	snapshot.RuleInstructionBody:     askBank,
 	snapshot.RuleEventChain:          byHand,
 	snapshot.RuleEventTransition:     byHand,

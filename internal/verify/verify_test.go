@@ -127,8 +127,8 @@ func TestBankThatDoesNotAnswer(t *testing.T) {
 	v := &verifier{options: Options{
 		Found: func(Finding) error { return nil },
 		Bank: &Bank{
-			Status: func(context.Context, settle.StatusRequest) settle.StatusResult {
-				return settle.StatusResult{Reading: says}
+			Status: func(context.Context, settle.Instruction) settle.Statuses {
+				return settle.Statuses{Current: settle.StatusResult{Reading: says}}
 			},
 			Limiter: rate.NewLimiter(rate.Inf, 1), Now: time.Now,
 		},

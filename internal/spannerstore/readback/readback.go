@@ -31,7 +31,7 @@ func Read(ctx context.Context, client *spanner.Client) (snapshot.Snapshot, error
 }
 
 func read(ctx context.Context, tx Reader) (all snapshot.Snapshot, err error) {
-	superseded := map[string][]settle.SupersededKey{}
+	var superseded []SupersededRow
 	for _, table := range []func() error{
 		func() error { return readInto(ctx, tx, &all.Movements, Movements) },
 		func() error { return readInto(ctx, tx, &all.Receipts, Receipts) },
@@ -44,12 +44,7 @@ func read(ctx context.Context, tx Reader) (all snapshot.Snapshot, err error) {
 				return err
 			})
 		},
-		func() error {
-			return Superseded.Each(ctx, tx, spanner.AllKeys(), nil, func(_ []byte, row SupersededRow) error {
-				superseded[row.SettlementID] = append(superseded[row.SettlementID], row.Key())
-				return nil
-			})
-		},
+		func() error { return readInto(ctx, tx, &superseded, SupersededKeys) },
 		func() error { return readInto(ctx, tx, &all.Events, Events) },
 		func() error { return readInto(ctx, tx, &all.Conflicts, Conflicts) },
 		func() error { return readInto(ctx, tx, &all.Quarantined, Quarantined) },
@@ -60,9 +55,17 @@ func read(ctx context.Context, tx Reader) (all snapshot.Snapshot, err error) {
 	}
 	for i := range all.Instructions {
 		in := &all.Instructions[i]
-		in.Superseded = superseded[in.SettlementID]
 		if m := all.Movement(in.SettlementID); m != nil {
 			in.Transfer.AmountCents, in.Transfer.Currency, in.Transfer.CreditorAccount = m.AmountCents, m.Currency, m.CreditorAccount
+		}
+		for _, old := range superseded { // in the order of the generations, as the table is
+			if old.SettlementID == in.SettlementID {
+				key, err := uuid.Parse(old.IdempotencyKey)
+				if err != nil {
+					return all, err
+				}
+				in.Superseded = append(in.Superseded, settle.SupersededKey{Key: key, At: old.SupersededAt})
+			}
 		}
 	}
 	sortByKey(&all)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
@@ -31,14 +30,14 @@ const settlementKey = "settlement_key"
 
 // The tables.
 var (
-	Movements    = Table[settle.Movement]{"ledger_movements", settlementKey, movementColumns}
-	Receipts     = Table[snapshot.Receipt]{"settlement_receipts", settlementKey, receiptColumns}
-	Reversals    = Table[snapshot.Reversal]{"ledger_reversals", settlementKey, reversalColumns}
-	Instructions = Table[InstructionRow]{"bank_instructions", settlementKey, instructionColumns}
-	Superseded   = Table[SupersededRow]{"bank_superseded_keys", settlementKey, supersededColumns}
-	Events       = Table[snapshot.InstructionEvent]{"bank_instruction_events", settlementKey, eventColumns}
-	Conflicts    = Table[snapshot.Conflict]{"settlement_conflicts", settlementKey, conflictColumns}
-	Quarantined  = Table[snapshot.Quarantined]{"quarantined_messages", "message_key", quarantinedColumns}
+	Movements      = Table[settle.Movement]{"ledger_movements", settlementKey, movementColumns}
+	Receipts       = Table[snapshot.Receipt]{"settlement_receipts", settlementKey, receiptColumns}
+	Reversals      = Table[snapshot.Reversal]{"ledger_reversals", settlementKey, reversalColumns}
+	Instructions   = Table[InstructionRow]{"bank_instructions", settlementKey, instructionColumns}
+	SupersededKeys = Table[SupersededRow]{"bank_superseded_keys", settlementKey, supersededColumns}
+	Events         = Table[snapshot.InstructionEvent]{"bank_instruction_events", settlementKey, eventColumns}
+	Conflicts      = Table[snapshot.Conflict]{"settlement_conflicts", settlementKey, conflictColumns}
+	Quarantined    = Table[snapshot.Quarantined]{"quarantined_messages", "message_key", quarantinedColumns}
 )
 
 // InstructionRow is a row of bank_instructions. Its Transfer is empty: what of it
@@ -50,26 +49,13 @@ type InstructionRow struct {
 	UncertainSince *time.Time // nil: the state is another
 }
 
-// SupersededRow is a row of bank_superseded_keys. The rows of one instruction come
-// oldest first.
+// SupersededRow is a row of bank_superseded_keys.
 type SupersededRow struct {
 	SettlementID   string
+	Generation     int64
 	IdempotencyKey string
-	At             time.Time
-}
-
-// Key is the key that was given up. What is no UUID gives the nil one.
-func (r SupersededRow) Key() settle.SupersededKey {
-	key, _ := uuid.Parse(r.IdempotencyKey) // what is no UUID is not the right one either
-	return settle.SupersededKey{Key: key, At: r.At}
-}
-
-func supersededColumns(r *SupersededRow) []column {
-	return []column{
-		{"settlement_id", &r.SettlementID},
-		{"idempotency_key", &r.IdempotencyKey},
-		{"superseded_at", &r.At},
-	}
+	DecidedVersion int64
+	SupersededAt   time.Time
 }
 
 // column is a column of a table, and what its value goes to.
@@ -192,6 +178,16 @@ func instructionColumns(in *InstructionRow) []column {
 		{"checks", &in.Checks},
 		{"next_check_at", nullable(&in.NextCheckAt)},
 		{"uncertain_since", &in.UncertainSince},
+	}
+}
+
+func supersededColumns(k *SupersededRow) []column {
+	return []column{
+		{"settlement_id", &k.SettlementID},
+		{"generation", &k.Generation},
+		{"idempotency_key", &k.IdempotencyKey},
+		{"decided_version", &k.DecidedVersion},
+		{"superseded_at", &k.SupersededAt},
 	}
 }
 
