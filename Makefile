@@ -68,8 +68,15 @@ race: ## all tests under the race detector
 mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all name": of all tests)
 	@$(GO) run ./internal/mutants $(ARGS)
 
+# Some ten minutes on two cores that do nothing else. It writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
-bench: ## all benchmarks with allocations (BENCH=pattern)
+bench: ## Settle Once against what people use instead, figures and chart into docs/ (ARGS="--quick", "--help")
+	@mkdir -p bin
+	@$(GO) build -o bin/bench ./cmd/bench
+	@bin/bench $(ARGS)
+
+.PHONY: microbench
+microbench: ## all Go benchmarks with allocations (BENCH=pattern)
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem ./...
 
 # The Go command fuzzes one target of one package at a time. Left to itself it spends most of the time on making each

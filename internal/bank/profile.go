@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -124,16 +125,27 @@ const (
 )
 
 var (
-	shapeName      = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`)
-	shapePath      = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
-	shapeHeader    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
-	shapeParameter = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._\[\]-]{0,63}$`)
-	shapeMediaType = regexp.MustCompile(`^[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^_.+-]{0,63}$`)
+	shapeName      = newShape(`^[A-Za-z0-9][A-Za-z0-9 ._-]{0,63}$`)
+	shapePath      = newShape(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
+	shapeHeader    = newShape(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
+	shapeParameter = newShape(`^[A-Za-z][A-Za-z0-9._\[\]-]{0,63}$`)
+	shapeMediaType = newShape(`^[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^_.+-]{0,63}$`)
 	// shapeWord bounds what is stored and logged of an answer's status word.
-	shapeWord = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+	shapeWord = newShape(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 	// shapeCode is that of a problem's type or code: a word or a URI.
-	shapeCode = regexp.MustCompile(`^[!-~]{1,256}$`)
+	shapeCode = newShape(`^[!-~]{1,256}$`)
 )
+
+// shape is a pattern that is compiled when it is first needed: a function without a
+// bank starts without.
+type shape func() *regexp.Regexp
+
+func newShape(pattern string) shape {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+// MatchString reports whether text has the shape.
+func (s shape) MatchString(text string) bool { return s().MatchString(text) }
 
 // ownHeaders are the headers that a request has for other purposes.
 var ownHeaders = []string{
@@ -219,11 +231,11 @@ func (s Statuses) readings() map[string]settle.StatusReading {
 
 // The checks that profileMembers uses return what is wrong with a value, or "".
 
-func wrongShape(value string, shape *regexp.Regexp) string {
+func wrongShape(value string, want shape) string {
 	switch {
 	case value == "":
 		return "is empty"
-	case !shape.MatchString(value):
+	case !want.MatchString(value):
 		return fmt.Sprintf("is %q", shorten(value))
 	}
 	return ""
@@ -246,13 +258,13 @@ func wrongDuration(d, least, most time.Duration) string {
 	return ""
 }
 
-func wrongList(list []string, shape *regexp.Regexp, forbidden ...string) string {
+func wrongList(list []string, want shape, forbidden ...string) string {
 	if len(list) > maxListEntries {
 		return fmt.Sprintf("has %d entries", len(list))
 	}
 	for i, entry := range list {
 		switch {
-		case !shape.MatchString(entry), slices.Contains(forbidden, entry):
+		case !want.MatchString(entry), slices.Contains(forbidden, entry):
 			return fmt.Sprintf("has %q", shorten(entry))
 		case slices.Contains(list[:i], entry):
 			return fmt.Sprintf("has %q twice", entry)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,5 +143,14 @@ func TestFaults(t *testing.T) {
 				t.Errorf("config %+v beside an error", got)
 			}
 		})
+	}
+}
+
+func TestDatabaseRoleLength(t *testing.T) {
+	t.Parallel()
+	for length, valid := range map[int]bool{0: false, 1: true, 128: true, 129: false} {
+		if got := ValidDatabaseRole(strings.Repeat("r", length)); got != valid {
+			t.Errorf("a name of %d characters: %v", length, got)
+		}
 	}
 }

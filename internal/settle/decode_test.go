@@ -353,6 +353,31 @@ func FuzzChangedMember(f *testing.F) {
 	})
 }
 
+// TestDecodeAndHashAllocations keeps the work on every message from growing
+// unnoticed. Under the race detector the pool of readers drops some of them, which
+// then are made anew: the limits leave room for that.
+func TestDecodeAndHashAllocations(t *testing.T) {
+	for _, test := range []struct {
+		name, message string
+		most          float64
+	}{
+		{"usual members", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}`, 12},
+		{"all members", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim 19-4431","metadata":{"trace":"t-1","batch":"2026-11-29"}}`, 20},
+	} {
+		data := []byte(test.message)
+		allocations := testing.AllocsPerRun(100, func() {
+			payout, err := settle.Decode(data, "USD")
+			if err != nil {
+				t.Fatal(err)
+			}
+			payout.Hash()
+		})
+		if allocations > test.most {
+			t.Errorf("%s: %v allocations, at most %v are wanted", test.name, allocations, test.most)
+		}
+	}
+}
+
 func BenchmarkDecodeAndHash(b *testing.B) {
 	for _, bench := range []struct{ name, message string }{
 		{"required members", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`},

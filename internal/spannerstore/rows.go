@@ -20,42 +20,41 @@ const (
 	tagDue        = "due"
 )
 
+// The columns of what a settlement inserts, in the order of the values in
+// settlementRows. They are not maps, because the names and their order are the
+// same for every settlement.
+var (
+	movementColumns = []string{
+		"settlement_id", "account_id", "amount_cents", "currency", "creditor_account", "reference", "payload_hash", "recorded_at",
+	}
+	receiptColumns = []string{
+		"settlement_id", "payload_hash", "result_status", "delivery_id", "message_id", "publish_time", "metadata", "applied_at",
+		"expire_from", // last: left out while the outcome is not final
+	}
+)
+
 // settlementRows is everything that a settlement inserts. It is made anew for
 // every run of a transaction.
 func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
-	p := st.Payout
+	p, hash := st.Payout, string(st.Hash)
 	metadata, err := settle.JSONObject(p.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	receipt := map[string]any{
-		"settlement_id": p.SettlementID,
-		"payload_hash":  string(st.Hash),
-		"result_status": settle.OutcomeApplied.String(),
-		"delivery_id":   st.DeliveryID,
-		"message_id":    st.Message.ID,
-		"publish_time":  nullTime(st.Message.PublishTime),
-		"metadata":      nullString(metadata),
-		"applied_at":    spanner.CommitTimestamp,
-		"expire_from":   spanner.CommitTimestamp,
+	movement := spanner.Insert("ledger_movements", movementColumns, []any{
+		p.SettlementID, p.AccountID, p.AmountCents, p.Currency, nullString(p.CreditorAccount), nullString(p.Reference), hash, spanner.CommitTimestamp,
+	})
+	columns, receipt := receiptColumns, []any{
+		p.SettlementID, hash, settle.OutcomeApplied.String(), st.DeliveryID, st.Message.ID, nullTime(st.Message.PublishTime), nullString(metadata),
+		spanner.CommitTimestamp, spanner.CommitTimestamp,
 	}
-	rows := []*spanner.Mutation{
-		spanner.InsertMap("ledger_movements", map[string]any{
-			"settlement_id":    p.SettlementID,
-			"account_id":       p.AccountID,
-			"amount_cents":     p.AmountCents,
-			"currency":         p.Currency,
-			"creditor_account": nullString(p.CreditorAccount),
-			"reference":        nullString(p.Reference),
-			"payload_hash":     string(st.Hash),
-			"recorded_at":      spanner.CommitTimestamp,
-		}),
+	if st.Instruction == nil {
+		return []*spanner.Mutation{movement, spanner.Insert("settlement_receipts", columns, receipt)}, nil
 	}
-	if st.Instruction != nil {
-		delete(receipt, "expire_from") // the receipt is kept until the outcome is final
-		rows = append(rows, newInstructionRows(*st.Instruction)...)
-	}
-	return append(rows, spanner.InsertMap("settlement_receipts", receipt)), nil
+	last := len(columns) - 1
+	columns, receipt = columns[:last], receipt[:last] // the receipt is kept until the outcome is final
+	rows := append([]*spanner.Mutation{movement}, newInstructionRows(*st.Instruction)...)
+	return append(rows, spanner.Insert("settlement_receipts", columns, receipt)), nil
 }
 
 // rowsFor is what a judgement writes.

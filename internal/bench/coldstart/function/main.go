@@ -1,0 +1,14 @@
+// Command function serves the functions of this module as the Go buildpack does, for
+// the benchmark of cold starts.
+package main
+
+import (
+	"log"
+	"os"
+
+	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
+
+	_ "github.com/settleonce/settleonce"
+)
+
+func main() { log.Fatal(funcframework.Start(os.Getenv("PORT"))) }

@@ -1,0 +1,72 @@
+package contender
+
+import (
+	"context"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// settleOnce is the real service on the real store.
+func settleOnce() Contender {
+	return Contender{
+		Key: "settle_once", Name: "Settle Once",
+		About:      "one Commit that inserts; a read-write transaction only where the key exists",
+		System:     Spanner,
+		Statements: schema.Statements,
+		Open:       openSettleOnce,
+		Load:       loadSettlements,
+		Movements:  countSettlements,
+	}
+}
+
+type service struct {
+	settle.Service
+	store *spannerstore.Store
+}
+
+func openSettleOnce(ctx context.Context, p Place) (Settler, error) {
+	store, err := spannerstore.Open(ctx, spannerstore.Config{Database: p.Database, Emulator: p.Emulator, Options: p.Options})
+	if err != nil {
+		return nil, err
+	}
+	return &service{
+		Service: settle.Service{Store: store, DefaultCurrency: defaultCurrency, NewID: p.NewID, Now: p.Now},
+		store:   store,
+	}, nil
+}
+
+// Settle implements Settler.
+func (s *service) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
+	result, err := s.Deliver(ctx, settle.Delivery{Message: settle.Message{ID: "1", Data: message}})
+	return result.Outcome, err
+}
+
+// Close implements Settler.
+func (s *service) Close() { s.store.Close() }
+
+// settlementRows are the rows of the real schema for a payout without bank.
+func settlementRows(p payout) []*spanner.Mutation {
+	return []*spanner.Mutation{
+		spanner.InsertMap("ledger_movements", map[string]any{
+			"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,
+			"creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference),
+			"payload_hash": p.hash, "recorded_at": spanner.CommitTimestamp,
+		}),
+		spanner.InsertMap("settlement_receipts", map[string]any{
+			"settlement_id": p.SettlementID, "payload_hash": p.hash, "result_status": "applied", "delivery_id": p.deliveryID,
+			"message_id": "1", "applied_at": spanner.CommitTimestamp, "expire_from": spanner.CommitTimestamp,
+		}),
+	}
+}
+
+func loadSettlements(ctx context.Context, p Place, from, n int) error {
+	return p.load(ctx, from, n, settlementRows)
+}
+
+func countSettlements(ctx context.Context, p Place) (map[string]int, error) {
+	return p.count(ctx, "ledger_movements")
+}

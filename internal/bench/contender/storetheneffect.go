@@ -1,0 +1,157 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// InProgressExpiry is how long a record in progress keeps others from working on
+// its message. The pattern takes what is left of the function's time for it.
+const InProgressExpiry = 30 * time.Second
+
+// ErrInProgress reports that another delivery seems to be at work on a message.
+var ErrInProgress = errors.New("a delivery of this message is in progress")
+
+// storeThenEffect is the pattern of the idempotency utility in Powertools for AWS
+// Lambda, its persistence layer on Spanner: a record IN_PROGRESS is put under a
+// condition, the function has its effect, the record becomes COMPLETED. The effect
+// is the function's own business, so the movement has a key of its own.
+func storeThenEffect() Contender {
+	return Contender{
+		Key: "store_then_effect", Name: "store, effect, update",
+		About:      "put IN_PROGRESS under a condition, insert the movement, update to COMPLETED: three commits",
+		System:     Spanner,
+		Statements: func() ([]string, error) { return idempotencyTables, nil },
+		Open: func(ctx context.Context, p Place) (Settler, error) {
+			db, err := p.open(ctx)
+			return &idempotent{db, p}, err
+		},
+		Load: func(ctx context.Context, p Place, from, n int) error {
+			return p.load(ctx, from, n, func(settled payout) []*spanner.Mutation {
+				return []*spanner.Mutation{
+					putRow(settled, statusCompleted, p.Now()), movementRow(settled, p.NewID()),
+				}
+			})
+		},
+		Movements: func(ctx context.Context, p Place) (map[string]int, error) {
+			return p.count(ctx, "movements")
+		},
+	}
+}
+
+const (
+	statusInProgress = "INPROGRESS"
+	statusCompleted  = "COMPLETED"
+)
+
+var idempotencyTables = []string{
+	`CREATE TABLE movements (
+  movement_id STRING(36) NOT NULL,
+  settlement_id STRING(128) NOT NULL,
+  account_id STRING(128) NOT NULL,
+  amount_cents INT64 NOT NULL,
+  currency STRING(3) NOT NULL,
+  creditor_account STRING(128),
+  reference STRING(140),
+  recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true),
+  CONSTRAINT movements_amount_positive CHECK (amount_cents > 0),
+) PRIMARY KEY (movement_id)`,
+	`CREATE TABLE idempotency_records (
+  id STRING(128) NOT NULL,
+  status STRING(16) NOT NULL,
+  in_progress_expiration TIMESTAMP NOT NULL,
+  validation STRING(128) NOT NULL,
+  data STRING(MAX),
+  updated_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true),
+) PRIMARY KEY (id)`,
+}
+
+type idempotent struct {
+	database
+	place Place
+}
+
+// Settle implements Settler.
+func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
+	p, err := s.place.read(message)
+	if err != nil {
+		return settle.OutcomeUnknown, err
+	}
+	outcome, err := s.putInProgress(ctx, p)
+	if err != nil || outcome != settle.OutcomeApplied {
+		return outcome, err
+	}
+	if err := s.write(ctx, movementRow(p, s.place.NewID())); err != nil { // the effect
+		return settle.OutcomeUnknown, fmt.Errorf("insert movement: %w", err)
+	}
+	err = s.write(ctx, spanner.UpdateMap("idempotency_records", map[string]any{
+		"id": p.SettlementID, "status": statusCompleted, "data": `{"outcome":"applied"}`, "updated_at": spanner.CommitTimestamp,
+	}))
+	if err != nil {
+		return settle.OutcomeUnknown, fmt.Errorf("complete record: %w", err)
+	}
+	return settle.OutcomeApplied, nil
+}
+
+// putInProgress puts the record, if there is none or one in progress that has
+// expired. The outcome applied means: go on.
+func (s *idempotent) putInProgress(ctx context.Context, p payout) (outcome settle.Outcome, err error) {
+	err = s.readWrite(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		outcome = settle.OutcomeApplied
+		now := s.place.Now()
+		row, err := tx.ReadRow(ctx, "idempotency_records", spanner.Key{p.SettlementID}, []string{"status", "in_progress_expiration", "validation"})
+		if errors.Is(err, spanner.ErrRowNotFound) {
+			return tx.BufferWrite([]*spanner.Mutation{putRow(p, statusInProgress, now)})
+		}
+		if err != nil {
+			return err
+		}
+		var (
+			status, validation string
+			expires            time.Time
+		)
+		if err := row.Columns(&status, &expires, &validation); err != nil {
+			return err
+		}
+		switch {
+		case status == statusCompleted:
+			outcome = p.judge(validation)
+			return nil
+		case now.Before(expires):
+			return ErrInProgress
+		}
+		return tx.BufferWrite([]*spanner.Mutation{putRow(p, statusInProgress, now)})
+	})
+	if err != nil {
+		return settle.OutcomeUnknown, err
+	}
+	return outcome, nil
+}
+
+// write commits a row in a transaction of its own.
+func (s *idempotent) write(ctx context.Context, row *spanner.Mutation) error {
+	return s.readWrite(ctx, func(_ context.Context, tx *spanner.ReadWriteTransaction) error {
+		return tx.BufferWrite([]*spanner.Mutation{row})
+	})
+}
+
+func putRow(p payout, status string, now time.Time) *spanner.Mutation {
+	return spanner.InsertOrUpdateMap("idempotency_records", map[string]any{
+		"id": p.SettlementID, "status": status, "in_progress_expiration": now.Add(InProgressExpiry), "validation": p.hash,
+		"updated_at": spanner.CommitTimestamp,
+	})
+}
+
+func movementRow(p payout, id string) *spanner.Mutation {
+	return spanner.InsertMap("movements", map[string]any{
+		"movement_id": id, "settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents,
+		"currency": p.Currency, "creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference),
+		"recorded_at": spanner.CommitTimestamp,
+	})
+}

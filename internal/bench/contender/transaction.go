@@ -1,0 +1,87 @@
+package contender
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// transactionOnly is Settle Once without its first attempt: the decision is always
+// made in a read-write transaction, on the same tables.
+func transactionOnly() Contender {
+	return Contender{
+		Key: "transaction_only", Name: "transaction only",
+		About:      "read-write transaction on the same tables: read by key, check, buffer the inserts, commit",
+		System:     Spanner,
+		Statements: schema.Statements,
+		Open: func(ctx context.Context, p Place) (Settler, error) {
+			db, err := p.open(ctx)
+			return &inTransaction{db, p}, err
+		},
+		Load:      loadSettlements,
+		Movements: countSettlements,
+	}
+}
+
+type inTransaction struct {
+	database
+	place Place
+}
+
+// Settle implements Settler.
+func (s *inTransaction) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
+	p, err := s.place.read(message)
+	if err != nil {
+		return settle.OutcomeUnknown, err
+	}
+	key := sha256.Sum256([]byte(p.SettlementID))
+	err = s.readWrite(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		row, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{key[:]}, []string{"payload_hash"})
+		if errors.Is(err, spanner.ErrRowNotFound) {
+			outcome = settle.OutcomeApplied
+			return tx.BufferWrite(settlementRows(p))
+		}
+		if err != nil {
+			return err
+		}
+		var stored string
+		if err := row.Columns(&stored); err != nil {
+			return err
+		}
+		if outcome = p.judge(stored); outcome == settle.OutcomeConflict {
+			return recordConflict(ctx, tx, key[:], p, message)
+		}
+		return nil
+	})
+	if err != nil {
+		return settle.OutcomeUnknown, err
+	}
+	return outcome, nil
+}
+
+// recordConflict inserts a conflict, or raises its count.
+func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key []byte, p payout, message []byte) error {
+	var deliveries int64
+	row, err := tx.ReadRow(ctx, "settlement_conflicts", spanner.Key{key, p.hash}, []string{"deliveries"})
+	if err == nil {
+		err = row.Columns(&deliveries)
+	}
+	if err != nil && !errors.Is(err, spanner.ErrRowNotFound) {
+		return err
+	}
+	conflict := map[string]any{
+		"settlement_id": p.SettlementID, "payload_hash": p.hash, "last_delivery_id": p.deliveryID,
+		"deliveries": deliveries + 1, "last_seen_at": spanner.CommitTimestamp,
+	}
+	if deliveries > 0 {
+		return tx.BufferWrite([]*spanner.Mutation{spanner.UpdateMap("settlement_conflicts", conflict)})
+	}
+	conflict["fields"], conflict["payload"], conflict["message_id"] = []string{"amount_cents"}, message, "1"
+	conflict["first_seen_at"] = spanner.CommitTimestamp
+	return tx.BufferWrite([]*spanner.Mutation{spanner.InsertMap("settlement_conflicts", conflict)})
+}
