@@ -7,6 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-json-experiment/json"
+
+	"github.com/settleonce/settleonce/internal/investigate"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 )
 
@@ -20,6 +23,56 @@ func TestShowOfASettlementThatDoesNotExist(t *testing.T) {
 		}
 		wantTame(t, got.errOut)
 	}
+}
+
+// TestShownCommandsRun runs what show tells a person to run, with its words in
+// capitals filled in.
+func TestShownCommandsRun(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t).fill()
+	filled := strings.NewReplacer("--second WHO", "--second bert", "WHO", "ines", "WHAT", "mended", "HOW", "letter")
+	for _, id := range []string{stlForgotten, stlConflict, stlConflicts, stlEverything} {
+		var shown struct {
+			Next []investigate.Next `json:"next"`
+		}
+		if err := json.Unmarshal([]byte(f.run("show", id, "--json").out), &shown); err != nil {
+			t.Fatal(err)
+		}
+		run := 0
+		for _, n := range shown.Next {
+			for _, command := range alternatives(filled.Replace(n.Command)) {
+				refusable := strings.HasPrefix(command, "settlectl decide ") // by the bank
+				if refusable {
+					command += " --dry-run"
+				}
+				if got := f.act(nil, strings.Fields(command)[1:]...); got.code != exitOK && (got.code != exitNo || !refusable) {
+					t.Errorf("%s: exit code %d, %s", command, got.code, got.errOut)
+				}
+				run++
+			}
+		}
+		if run == 0 {
+			t.Errorf("%s has nothing to run: %+v", id, shown.Next)
+		}
+	}
+}
+
+// alternatives are the commands for which one with bars stands.
+func alternatives(command string) (all []string) {
+	if command == "" {
+		return nil
+	}
+	all = []string{""}
+	for _, word := range strings.Fields(command) {
+		var longer []string
+		for _, choice := range strings.Split(word, "|") {
+			for _, begun := range all {
+				longer = append(longer, strings.TrimPrefix(begun+" "+choice, " "))
+			}
+		}
+		all = longer
+	}
+	return all
 }
 
 // TestStaleReads reads what there was before there was a database, and what there

@@ -24,7 +24,8 @@ type Next struct {
 	What string `json:"what"`
 	// At is when; nil: at no time of its own.
 	At *time.Time `json:"at"`
-	// Command is what a person runs; empty: nothing.
+	// Command is what a person runs, with words in capitals to be filled in and
+	// alternatives between bars; empty: nothing.
 	Command string `json:"command,omitzero"`
 }
 
@@ -40,14 +41,17 @@ func next(s Settlement, in *settle.Instruction) []Next {
 		})
 	}
 	if in != nil && in.State == settle.InstructionManual {
-		all = append(all, Next{By: ByPerson, What: "a person decides what became of the transfer: ask the bank", Command: "settlectl decide " + id})
+		all = append(all, Next{
+			By: ByPerson, What: "two people decide what became of the transfer: ask the bank",
+			Command: "settlectl decide " + id + " --confirmed|--rejected|--resend-new-key --by WHO --second WHO --note HOW",
+		})
 	}
-	if open := s.openConflicts(); open > 0 {
+	if open := s.openConflicts(); len(open) > 0 {
 		command := "settlectl resolve conflict " + id
-		if open > 1 || s.MoreConflicts {
-			command += " --hash HASH"
+		if len(open) > 1 || s.MoreConflicts {
+			command += " --hash " + beginning(open[0].PayloadHash)
 		}
-		all = append(all, Next{By: ByPerson, What: openConflictWords(open, s.MoreConflicts), Command: command})
+		all = append(all, Next{By: ByPerson, What: openConflictWords(len(open), s.MoreConflicts), Command: command + " --by WHO --note WHAT"})
 	}
 	if in != nil {
 		if n, comes := nextAtTheBank(*in, s.ReadAt); comes {
@@ -60,14 +64,18 @@ func next(s Settlement, in *settle.Instruction) []Next {
 	return all
 }
 
-func (s Settlement) openConflicts() (open int) {
+func (s Settlement) openConflicts() (open []Conflict) {
 	for _, c := range s.Conflicts {
 		if c.ResolvedAt == nil && c.ResolvedBy == nil {
-			open++
+			open = append(open, c)
 		}
 	}
 	return open
 }
+
+// beginning is as much of a payload hash as tells it from others: its version and
+// 12 digits.
+func beginning(hash string) string { return hash[:min(len(hash), len("v1:")+12)] }
 
 func openConflictWords(open int, more bool) string {
 	words := fmt.Sprintf("a person looks into %d open conflicts and closes them", open)

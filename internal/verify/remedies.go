@@ -41,10 +41,10 @@ var remedies = map[snapshot.Rule]string{
 	snapshot.RuleConflictFields:      byHand,
 	snapshot.RuleConflictPayload:     byHand,
 	snapshot.RuleConflictDeliveries:  restore,
-	snapshot.RuleConflictResolution:  "settlectl resolve conflict closes it again, with a name and a time",
+	snapshot.RuleConflictResolution:  "settlectl resolve conflict closes it whole, where no name is kept; else restore the columns from a read before (point-in-time recovery)",
 
 	snapshot.RuleQuarantineIdentity:   byHand,
 	snapshot.RuleQuarantineReason:     "the message may be a payout after all: settlectl check reads it; settlectl release publishes it again",
 	snapshot.RuleQuarantineDeliveries: restore,
-	snapshot.RuleQuarantineRelease:    "settlectl release publishes it again and marks it whole",
+	snapshot.RuleQuarantineRelease:    "settlectl release publishes it again and marks it whole, where no name is kept; else restore the columns from a read before (point-in-time recovery)",
 }
