@@ -7,8 +7,8 @@
 CREATE TABLE IF NOT EXISTS bank_instructions (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the primary key
   settlement_id STRING(128) NOT NULL,     -- the producer's key of the payout
-  idempotency_key STRING(36) NOT NULL,    -- UUID version 5 of the settlement ID; never changes
-  request_body BYTES(MAX) NOT NULL,       -- what is sent to the bank, byte for byte; never changes
+  idempotency_key STRING(36) NOT NULL,    -- UUID version 5 of the settlement ID; a decision to send again gives another, see bank_superseded_keys
+  request_body BYTES(MAX) NOT NULL,       -- what is sent to the bank, byte for byte; the same as long as the key is
   state STRING(16) NOT NULL,              -- uncertain, accepted, confirmed, rejected, returned or manual
   version INT64 NOT NULL,                 -- counts changes from 1; a change must match it
   lease_owner STRING(36),                 -- step that holds the lease, or that made the latest change; NULL: none yet
@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS bank_instruction_events (
   version INT64 NOT NULL,                 -- the instruction's version after the transition, without gaps from 1
   from_state STRING(16),                  -- NULL: the instruction was created
   to_state STRING(16) NOT NULL,           -- the state that was entered
-  cause STRING(64) NOT NULL,              -- what made it: created, send, send answered or status
+  cause STRING(64) NOT NULL,              -- what made it: created, send, send answered, status or decided
   http_status INT64,                      -- the bank's HTTP status; NULL: there was no answer
   detail STRING(MAX),                     -- in words, for a person; holds no payload
   recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 )
 
@@ -22,6 +23,26 @@ func TestShowOfASettlementThatDoesNotExist(t *testing.T) {
 			t.Errorf("exit code %d, standard output %q, standard error %q", got.code, got.out, got.errOut)
 		}
 		wantTame(t, got.errOut)
+	}
+}
+
+// TestShowOfASettlementThatWasSentAgain shows a key that two people gave up.
+func TestShowOfASettlementThatWasSentAgain(t *testing.T) {
+	t.Parallel()
+	f := newResentFixture(t)
+	for _, form := range []string{outputTable, outputJSON} {
+		got := f.run("show", stlForgotten, "--output="+form)
+		if got.code != exitOK || got.errOut != "" {
+			t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
+		}
+		if !strings.Contains(got.out, settle.InstructionKey(stlForgotten).String()) || !strings.Contains(got.out, settle.KeyOfGeneration(stlForgotten, 2).String()) {
+			t.Errorf("%s lacks a key", form)
+		}
+		golden(t, "show-resent."+form, unstable.ReplaceAllString(got.out, "UNSTABLE"))
+		wantTame(t, got.out)
+		if form == outputTable {
+			wantNarrow(t, got.out)
+		}
 	}
 }
 

@@ -22,9 +22,9 @@ func newShow(s streams) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show everything that is known of a settlement, and what comes next",
 		Long: `show prints everything that is stored under a settlement ID, as of one moment: the
-payout, its receipt, the bank instruction with its history, the reversal, each
-conflict with the members of both payouts side by side, and what happens next and
-when. Times are UTC. It changes nothing.
+payout, its receipt, the bank instruction with its history and the keys that were
+given up, the reversal, each conflict with the members of both payouts side by
+side, and what happens next and when. Times are UTC. It changes nothing.
 
 It shows whole messages, and with --json the request that the bank gets: names of
 accounts, amounts and references.
@@ -78,6 +78,9 @@ func (p page) print(found investigate.Settlement) error {
 	b.WriteString(p.section("Receipt", p.receipt(found)))
 	if found.Instruction != nil {
 		b.WriteString(p.section("Bank instruction", p.instruction(*found.Instruction)))
+		if old := found.Instruction.Superseded; len(old) > 0 {
+			b.WriteString(p.heading("Keys given up") + p.superseded(old))
+		}
 		b.WriteString(p.heading("History") + p.history(found.Events))
 	}
 	if found.Reversal != nil {
@@ -224,6 +227,20 @@ func stateColors(state string) text.Colors {
 	case settle.InstructionNone, settle.InstructionRejected, settle.InstructionReturned:
 	}
 	return nil
+}
+
+// superseded prints the keys that the instruction had before.
+func (p page) superseded(keys []investigate.SupersededKey) string {
+	columns := []column{{name: "  key", fixed: true}, {name: "given up", fixed: true}, {name: "sends", right: true, fixed: true}, {name: "status"}}
+	var rows [][]string
+	for _, k := range keys {
+		status := "unknown"
+		if k.BankStatus != nil {
+			status = *k.BankStatus
+		}
+		rows = append(rows, []string{"  " + visible(k.IdempotencyKey), clock(k.SupersededAt), fmt.Sprint(k.Sends), visible(status)})
+	}
+	return layOut(p.s, columns, rows, true) + "\n"
 }
 
 func (p page) history(events []investigate.Event) string {

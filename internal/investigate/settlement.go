@@ -112,6 +112,25 @@ type Instruction struct {
 	Checks         int64                   `json:"checks"`
 	NextCheckAt    *time.Time              `json:"next_check_at"`
 	CreatedAt      time.Time               `json:"created_at"`
+	// Superseded are the keys that it had before, the oldest first; usually none.
+	Superseded []SupersededKey `json:"superseded_keys,omitzero"`
+}
+
+// SupersededKey is an idempotency key that two people gave up. The bank is still
+// asked about it.
+type SupersededKey struct {
+	// Generation counts the instruction's keys from 1.
+	Generation     int64      `json:"generation" spanner:"generation"`
+	IdempotencyKey string     `json:"idempotency_key" spanner:"idempotency_key"`
+	Body           []byte     `json:"request_body" spanner:"request_body"`
+	Sends          int64      `json:"sends" spanner:"sends"`
+	FirstSentAt    *time.Time `json:"first_sent_at" spanner:"first_sent_at"`       // nil: never
+	LastSentAt     *time.Time `json:"last_sent_at" spanner:"last_sent_at"`         // nil: never
+	TransferID     *string    `json:"bank_transfer_id" spanner:"bank_transfer_id"` // nil: unknown
+	BankStatus     *string    `json:"bank_status" spanner:"bank_status"`           // nil: unknown
+	// DecidedVersion is the event that says who gave it up, and why.
+	DecidedVersion int64     `json:"decided_version" spanner:"decided_version"`
+	SupersededAt   time.Time `json:"superseded_at" spanner:"superseded_at"`
 }
 
 // Event is a row of the instruction's history.
@@ -153,6 +172,7 @@ func (r Reader) Settlement(ctx context.Context, id string) (Settlement, error) {
 	movement := one.movement(&s)
 	one.receipt(&s)
 	instruction := one.instruction(&s)
+	one.superseded(&s)
 	one.events(&s)
 	one.reversal(&s)
 	one.conflicts(&s)
@@ -289,6 +309,21 @@ func orNil(t time.Time) *time.Time {
 		return nil
 	}
 	return &t
+}
+
+// superseded reads what [settle.Instruction] does not hold of the earlier keys.
+func (k *keyed) superseded(s *Settlement) {
+	if s.Instruction == nil {
+		return
+	}
+	k.query(`SELECT generation, idempotency_key, request_body, sends, first_sent_at, last_sent_at, bank_transfer_id, bank_status,
+  decided_version, superseded_at
+FROM bank_superseded_keys WHERE settlement_key = @key ORDER BY generation`, func(row *spanner.Row) error {
+		var old SupersededKey
+		err := row.ToStruct(&old)
+		s.Instruction.Superseded = append(s.Instruction.Superseded, old)
+		return err
+	})
 }
 
 func (k *keyed) events(s *Settlement) {
