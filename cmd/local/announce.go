@@ -59,12 +59,12 @@ Have it ask about all of them at its next run, instead of then:
     gcloud spanner databases execute-sql settleonce --instance=local \
     --sql='UPDATE bank_instructions SET next_check_at = CURRENT_TIMESTAMP() WHERE next_check_at IS NOT NULL'
 
-Look into the ledger:
+Look into the ledger, and decide what waits for a person ('go run ./cmd/settlectl --help' has the rest):
 
-  CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true CLOUDSDK_CORE_PROJECT={{.Project}} \
-  CLOUDSDK_API_ENDPOINT_OVERRIDES_SPANNER={{.SpannerRESTURL}}/ \
-    gcloud spanner databases execute-sql settleonce --instance=local \
-    --sql='SELECT settlement_id, account_id, amount_cents, currency, recorded_at FROM ledger_movements'
+  export SPANNER_EMULATOR_HOST={{.SpannerEmulatorHost}} SPANNER_DATABASE={{.Database}}
+  export BANK_URL={{.BankURL}} BANK_TOKEN={{.BankToken}}
+  go run ./cmd/settlectl list movements
+  go run ./cmd/settlectl show ` + bankID + `
 {{end}}
 `))
 

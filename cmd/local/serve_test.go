@@ -215,6 +215,7 @@ func TestServeOnEmulatorsOfItsOwn(t *testing.T) {
 	for _, help := range []string{
 		publish + "FILE --topic " + line.Topic, publish + "- --topic " + line.Topic, "echo '" + bankPayout,
 		"' " + line.BankURL + "/admin/ledger\n", "' " + line.BankURL + "/admin/status ", "cp-answer-lost, ",
+		"export SPANNER_EMULATOR_HOST=" + line.SpannerEmulatorHost + " SPANNER_DATABASE=" + line.Database + "\n", "export BANK_URL=" + line.BankURL + " ",
 	} {
 		if !strings.Contains(errOut(), help) {
 			t.Errorf("standard error lacks %q", help)
