@@ -26,22 +26,28 @@ ROOT=$(dirname "$DEPLOY")
 source "$DEPLOY/lib/gcloud.sh"
 source "$DEPLOY/lib/settings.sh"
 
-BANK_TOKEN_FILE='' SETTINGS_FILE=$DEPLOY/settings.env
+BANK_TOKEN_FILE='' SETTINGS_FILE=''
 while (($#)); do
 	case $1 in
 	--dry-run) MODE=dry-run ;;
 	--plan) MODE=plan ;;
-	--bank-token) BANK_TOKEN_FILE=${2:?"--bank-token needs a file, or - for standard input"} && shift ;;
+	--bank-token)
+		[[ -n ${2-} ]] || wrong "--bank-token needs a file, or - for standard input"
+		BANK_TOKEN_FILE=$2 && shift
+		;;
 	--help | -h) usage && exit ;;
-	-*) usage >&2 && exit 2 ;;
-	*) SETTINGS_FILE=$1 ;;
+	-*) wrong "there is no option $1" ;;
+	*)
+		[[ -z $SETTINGS_FILE ]] || wrong "two files with settings: $SETTINGS_FILE and $1"
+		SETTINGS_FILE=$1
+		;;
 	esac
 	shift
 done
 
 [[ -z $BANK_TOKEN_FILE || $BANK_TOKEN_FILE == - || $BANK_TOKEN_FILE == /* ]] || BANK_TOKEN_FILE=$PWD/$BANK_TOKEN_FILE
 
-load_settings "$SETTINGS_FILE"
+load_settings "${SETTINGS_FILE:-$DEPLOY/settings.env}"
 check_settings
 cd "$ROOT"
 use_project

@@ -23,18 +23,21 @@ ROOT=$(dirname "$DEPLOY")
 source "$DEPLOY/lib/gcloud.sh"
 source "$DEPLOY/lib/settings.sh"
 
-WITH_DATA='' SETTINGS_FILE=$DEPLOY/settings.env
+WITH_DATA='' SETTINGS_FILE=''
 while (($#)); do
 	case $1 in
 	--dry-run) MODE=dry-run ;;
 	--with-data) WITH_DATA=yes ;;
 	--help | -h) usage && exit ;;
-	-*) usage >&2 && exit 2 ;;
-	*) SETTINGS_FILE=$1 ;;
+	-*) wrong "there is no option $1" ;;
+	*)
+		[[ -z $SETTINGS_FILE ]] || wrong "two files with settings: $SETTINGS_FILE and $1"
+		SETTINGS_FILE=$1
+		;;
 	esac
 	shift
 done
-load_settings "$SETTINGS_FILE"
+load_settings "${SETTINGS_FILE:-$DEPLOY/settings.env}"
 check_settings
 cd "$ROOT"
 

@@ -50,7 +50,8 @@ See the bank's own ledger, and move that transfer by hand (ACCP, ACSC, RJCT, RET
   curl -s -H 'Authorization: Bearer {{.BankToken}}' {{.BankURL}}/admin/status \
     -d '{"client_reference":"{{.BankKey}}","status":"RETURNED"}'
 
-ReconcileBank asks the bank 15 s after a send, and about a confirmed transfer once a day.
+ReconcileBank asks the bank 15 s after a send, or BANK_VISIBILITY_LAG where that is longer, and about a confirmed
+transfer once a day.
 {{if .SpannerRESTURL}}
 Have it ask about all of them at its next run, instead of then:
 

@@ -22,6 +22,13 @@ fail() {
 	exit 1
 }
 
+# wrong ends a script that was called wrongly.
+wrong() {
+	usage >&2
+	printf '%s: %s\n' "${0##*/}" "$*" >&2
+	exit 2
+}
+
 # step begins a part of a script. All that a dry run prints besides commands is a comment of bash.
 step() {
 	case $MODE in
@@ -91,7 +98,8 @@ fields() {
 readable() {
 	local text=${1//$'\t'/, }
 	text=${text//$'\n'/ }
-	((${#text} <= 120)) || text="${text:0:120}…"
+	# In a dry run it is there to be compared with.
+	[[ $MODE == dry-run ]] || ((${#text} <= 120)) || text="${text:0:120}…"
 	printf '%s' "${text:-nothing}"
 }
 
@@ -204,7 +212,7 @@ run() {
 # where there is nothing to read yet, it is PLACEHOLDER.
 value() {
 	if [[ $MODE == dry-run ]]; then
-		title "What this prints is $2 below:"
+		title "What follows goes by what this prints; where it is named, it is called $2:"
 		show "${@:3}"
 		ANSWER=
 	else
