@@ -38,6 +38,11 @@ func (in Instruction) keySince() time.Time {
 	return in.CreatedAt
 }
 
+// earlierMayHaveReached reports whether a send before the one that was counted last
+// can have reached the bank, under whatever key: what was sent under a key that was
+// given up may have been executed.
+func (in Instruction) earlierMayHaveReached() bool { return in.Sends > 1 || len(in.Superseded) > 0 }
+
 // Statuses is what the status API said of an instruction. The zero value is
 // unknown.
 type Statuses struct {
