@@ -363,6 +363,46 @@ func TestAnOldKeyThatComesAliveStopsEverything(t *testing.T) {
 	}
 }
 
+// TestNoReversalWhileAnOldKeyIsInDoubt: that the present key came to nothing says
+// nothing of one that was given up.
+func TestNoReversalWhileAnOldKeyIsInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		state   InstructionState
+		reading StatusReading
+		known   InstructionState
+	}{
+		{InstructionUncertain, StatusRejected, InstructionRejected},
+		{InstructionUncertain, StatusReturned, InstructionReturned},
+		{InstructionAccepted, StatusRejected, InstructionRejected},
+		{InstructionAccepted, StatusReturned, InstructionReturned},
+		{InstructionConfirmed, StatusReturned, InstructionReturned},
+	} {
+		in := sent(test.state)
+		superseded(1)(&in, nil)
+		later := Span{noon.Add(time.Hour), noon.Add(time.Hour)}
+		for name, said := range map[string]Statuses{"unknown": says(test.reading, StatusUnknown), "not asked about": says(test.reading)} {
+			change, err := policy.Asked(in, said, later)
+			if err != nil || change.Reverse || change.Next.State != test.state || change.Next.NextCheckAt.IsZero() {
+				t.Errorf("%s, %s, the old key %s: %s, reverse %t, next check %v, %v",
+					test.state, test.reading, name, change.Next.State, change.Reverse, change.Next.NextCheckAt, err)
+			} else if want := "superseded key 1; the present key is " + test.reading.String(); !strings.Contains(change.Event.Detail, want) {
+				t.Errorf("%s: detail %q without %q", test.state, change.Event.Detail, want)
+			}
+		}
+		change, err := policy.Asked(in, says(test.reading, StatusNotFound), later)
+		if err != nil || !change.Reverse || change.Next.State != test.known {
+			t.Errorf("%s, %s, the old key not found: %s, reverse %t, %v", test.state, test.reading, change.Next.State, change.Reverse, err)
+		}
+	}
+	in := sent(InstructionConfirmed)
+	superseded(1)(&in, nil)
+	change, err := policy.Asked(in, says(StatusRejected, StatusUnknown), Span{long, long})
+	if err != nil || change.Next.State != InstructionManual || change.Level != LevelCritical {
+		t.Errorf("confirmed, and then rejected: %s, %v, %v; want it told whatever the old key is", change.Next.State, change.Level, err)
+	}
+}
+
 func TestPatienceBeginsAnewWithAKey(t *testing.T) {
 	t.Parallel()
 	in := resent(t)
