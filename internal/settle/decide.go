@@ -281,7 +281,7 @@ func (p Policy) againstResend(in Instruction, r Ruling) *Objection {
 }
 
 func (p Policy) againstANewKey(in Instruction, r Ruling) *Objection {
-	forgotten := in.LastSentAt.Add(p.KeyLifetime + p.lag())
+	forgotten := in.LastSentAt.Add(max(p.KeyLifetime, in.keyLifetime()) + p.lag())
 	switch reading := r.Said.Current.Reading; {
 	case reading == StatusRejected:
 		return nil // dead, and the bank says so

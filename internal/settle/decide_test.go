@@ -215,6 +215,25 @@ func superseded(n int) func(in *Instruction, r *Ruling) {
 	}
 }
 
+// TestAKeyLivesAsLongAsItsFirstSenderKnew: whoever decides can have a configuration
+// with a shorter key lifetime than the function that sent.
+func TestAKeyLivesAsLongAsItsFirstSenderKnew(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	in := manual()
+	in.LastSentAt, in.ResendNotAfter = noon.Add(100*time.Hour), noon.Add(ResendWindow(week))
+	forgotten := in.LastSentAt.Add(week + policy.lag())
+	for at, allowed := range map[time.Time]bool{in.LastSentAt.Add(policy.KeyLifetime + policy.lag()): false, forgotten.Add(-1): false, forgotten: true} {
+		r := ruling(DecideResend, StatusNotFound)
+		r.Took = Span{at, at}
+		if change, err := policy.Decide(in, r); !allowed {
+			wantObjection(t, at.Format(time.RFC3339), change, err)
+		} else if err != nil {
+			t.Errorf("%v: %v", at, err)
+		}
+	}
+}
+
 func TestAReversedMovementIsNotReversedAgain(t *testing.T) {
 	t.Parallel()
 	in := manual()
@@ -263,6 +282,7 @@ func TestANewKeyBeginsAnew(t *testing.T) {
 	t.Parallel()
 	in := manual()
 	in.Sends, in.TransferID, in.BankStatus, in.NotFoundSince, in.Body = 4, "t", "RJCT", noon, []byte("body")
+	in.AcceptedAt, in.SendDeferred, in.Checks = noon, true, 3
 	change, err := policy.Decide(in, ruling(DecideResend, StatusRejected))
 	if err != nil {
 		t.Fatal(err)
