@@ -33,6 +33,7 @@ type decision struct {
 type bankStatus struct {
 	Key        string `json:"idempotency_key"`
 	Superseded bool   `json:"superseded,omitzero"`
+	Later      bool   `json:"later,omitzero"` // a key that the database does not know to be used
 	Reading    string `json:"reading"`
 	HTTPStatus int    `json:"http_status,omitzero"`
 	Status     string `json:"status,omitzero"`
@@ -183,6 +184,13 @@ func bankStatuses(c operate.Case) (all []bankStatus) {
 	for i, r := range c.Said.Superseded {
 		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))
 	}
+	for i, r := range c.Said.Later {
+		if r.Reading != settle.StatusNotFound { // which is what has to be
+			status := one(c.Instruction.LaterKeys()[i].String(), false, r)
+			status.Later = true
+			all = append(all, status)
+		}
+	}
 	return append(all, one(c.Instruction.Transfer.Key.String(), false, c.Said.Current))
 }
 
@@ -200,8 +208,11 @@ func (d *decision) print(s streams, form string, c operate.Case) error {
 	}
 	for _, b := range d.Bank {
 		name := "bank says"
-		if b.Superseded {
+		switch {
+		case b.Superseded:
 			name = "of an old key"
+		case b.Later:
+			name = "of a later key"
 		}
 		facts = append(facts, [2]string{name, b.words()})
 	}

@@ -35,7 +35,8 @@ type Case struct {
 }
 
 // Open reads the instruction of a settlement and asks the bank about every key that
-// it has or had. It changes nothing. It fails with [ErrNoSettlement] or
+// it has, had or can get: after a restore the row does not know of the last kind
+// which was used. It changes nothing. It fails with [ErrNoSettlement] or
 // [settle.ErrNoInstruction].
 func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) {
 	c, err := o.read(ctx, settlementID)
@@ -44,7 +45,7 @@ func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) 
 	}
 	c.Took.Began = o.now()
 	if c.Instruction.State == settle.InstructionManual && o.Bank != nil {
-		c.Asked, c.Said = true, settle.AskStatuses(ctx, o.Bank.Status, c.Instruction)
+		c.Asked, c.Said = true, settle.AskAllStatuses(ctx, o.Bank.Status, c.Instruction)
 	}
 	c.Took.Ended = o.now()
 	return c, nil

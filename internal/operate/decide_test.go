@@ -3,6 +3,7 @@ package operate_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -312,6 +313,32 @@ func TestAnOldKeyThatWakesUp(t *testing.T) {
 	// It was paid, by the first key.
 	if after, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed)); err != nil || after.State != settle.InstructionConfirmed || !after.NextCheckAt.IsZero() {
 		t.Errorf("%+v, %v", after, err)
+	}
+	w.snapshot()
+}
+
+// TestAKeyThatARestoreForgot: the second key was used, and the database was restored
+// to a time before it; nothing but the bank knows.
+func TestAKeyThatARestoreForgot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	transfer := instruction(t, w.snapshot(), "stl-1").Transfer
+	transfer.Key = settle.KeyOfGeneration("stl-1", 2)
+	body, err := w.operator.Bank.Compose(settle.Payout{SettlementID: "stl-1", AccountID: "a", AmountCents: 5000, Currency: "USD", CreditorAccount: "c-stl-1"}, transfer.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := w.operator.Bank.Send(t.Context(), settle.SendRequest{Transfer: transfer, Body: body}); sent.Class != settle.SendAccepted {
+		t.Fatalf("sent: %+v", sent)
+	}
+	w.clock.Advance(5 * time.Hour)
+	for _, d := range []settle.Decision{settle.DecideRejected, settle.DecideResend} {
+		_, made, err := w.decide(w.operator, "stl-1", verdict(d))
+		if wantObjection(t, err); made || !strings.Contains(err.Error(), "key 2 says") {
+			t.Errorf("%s: %t, %v", d, made, err)
+		}
 	}
 	w.snapshot()
 }

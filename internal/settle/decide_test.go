@@ -35,6 +35,11 @@ func ruling(d Decision, said ...StatusReading) Ruling {
 			r.Said.Superseded = append(r.Said.Superseded, status)
 		}
 	}
+	if d != "" {
+		for range maxSuperseded {
+			r.Said.Later = append(r.Said.Later, StatusResult{Reading: StatusNotFound})
+		}
+	}
 	if d == DecideResend {
 		r.Body = []byte("new body")
 	}
@@ -189,6 +194,14 @@ func TestObjectionsToOneDecision(t *testing.T) {
 		}, true},
 		{"resent a third time", DecideResend, []StatusReading{StatusNotFound, StatusNotFound, StatusNotFound}, superseded(2), false},
 		{"confirmed by a superseded key", DecideConfirmed, []StatusReading{StatusRejected, StatusConfirmed}, superseded(1), false},
+		{"confirmed by a superseded key while the present one is pending", DecideConfirmed, []StatusReading{StatusPending, StatusConfirmed}, superseded(1), true},
+		{"confirmed by the present key while a superseded one is pending", DecideConfirmed, []StatusReading{StatusConfirmed, StatusPending}, superseded(1), true},
+		{"confirmed while two keys are pending", DecideConfirmed, []StatusReading{StatusPending, StatusPending}, superseded(1), true},
+		{"confirmed under two keys", DecideConfirmed, []StatusReading{StatusConfirmed, StatusConfirmed}, superseded(1), true},
+		{"confirmed after one of two was sent back", DecideConfirmed, []StatusReading{StatusReturned, StatusConfirmed}, superseded(1), false},
+		{"confirmed while a key of before a restore is executed", DecideConfirmed, []StatusReading{StatusConfirmed}, ofLaterKey(0, StatusConfirmed), true},
+		{"confirmed while a key of before a restore is pending", DecideConfirmed, []StatusReading{StatusConfirmed}, ofLaterKey(0, StatusPending), true},
+		{"confirmed by a key of before a restore", DecideConfirmed, []StatusReading{StatusNotFound}, ofLaterKey(0, StatusConfirmed), false},
 		{"rejected while a superseded key is executed", DecideRejected, []StatusReading{StatusNotFound, StatusConfirmed}, superseded(1), true},
 		{"rejected while a superseded key is pending", DecideRejected, []StatusReading{StatusNotFound, StatusPending}, superseded(1), true},
 		{"rejected while a superseded key is unknown", DecideRejected, []StatusReading{StatusNotFound, StatusUnknown}, superseded(1), true},
@@ -203,6 +216,49 @@ func TestObjectionsToOneDecision(t *testing.T) {
 		} else if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
+	}
+}
+
+// ofLaterKey is what the bank says of one of the keys that the instruction can get.
+func ofLaterKey(i int, reading StatusReading) func(in *Instruction, r *Ruling) {
+	return func(_ *Instruction, r *Ruling) { r.Said.Later[i].Reading = reading }
+}
+
+// TestAKeyOfBeforeARestore: the row was restored to a time before its next key was
+// used, so that only the bank knows.
+func TestAKeyOfBeforeARestore(t *testing.T) {
+	t.Parallel()
+	for _, d := range []Decision{DecideRejected, DecideResend} {
+		for reading := range allowed[d] {
+			for i := range maxSuperseded {
+				in, r := manual(), ruling(d, StatusNotFound)
+				r.Said.Later[i].Reading = reading
+				harmless := reading == StatusNotFound || reading == StatusRejected && d == DecideRejected
+				if change, err := policy.Decide(in, r); !harmless {
+					wantObjection(t, fmt.Sprintf("%s, key %d is %s", d, i+2, reading), change, err)
+				} else if err != nil {
+					t.Errorf("%s: %v", d, err)
+				}
+			}
+		}
+		in, r := manual(), ruling(d, StatusNotFound)
+		r.Said.Later = nil
+		change, err := policy.Decide(in, r)
+		wantObjection(t, string(d)+", not asked about later keys", change, err)
+	}
+	r := ruling(DecideRejected, StatusUnknown)
+	r.WithoutBank, r.Said.Later = true, nil
+	if _, err := policy.Decide(manual(), r); err != nil {
+		t.Errorf("without the bank: %v", err)
+	}
+	in := manual()
+	superseded(3)(&in, nil)
+	if keys := in.LaterKeys(); len(keys) != 0 {
+		t.Errorf("after the last key: %v", keys)
+	}
+	in = manual()
+	if keys := in.LaterKeys(); len(keys) != 3 || keys[0] != in.NextKey() || keys[2] != KeyOfGeneration("stl-8472", 4) {
+		t.Errorf("after the first key: %v", keys)
 	}
 }
 
@@ -463,6 +519,11 @@ func TestEveryKeyIsAskedAbout(t *testing.T) {
 	want := Statuses{Current: StatusResult{Reading: StatusPending}, Superseded: []StatusResult{{Reading: StatusRejected}, {Reading: StatusNotFound}}}
 	if diff := cmp.Diff(want, AskStatuses(t.Context(), bank.Status, in)); diff != "" || len(bank.seen) != 3 {
 		t.Errorf("asked %d times (-want +got):\n%s", len(bank.seen), diff)
+	}
+	bank.says[KeyOfGeneration("stl-8472", 4)] = StatusAttention
+	want.Later = []StatusResult{{Reading: StatusAttention}}
+	if diff := cmp.Diff(want, AskAllStatuses(t.Context(), bank.Status, in)); diff != "" || len(bank.seen) != 7 {
+		t.Errorf("asked %d times in all (-want +got):\n%s", len(bank.seen), diff)
 	}
 	delete(bank.says, KeyOfGeneration("stl-8472", 1))
 	defer func() {
