@@ -164,7 +164,7 @@ func (d *decision) tell(c operate.Case, after settle.Instruction, made, dry bool
 	case dry && after.Version > c.Instruction.Version:
 		d.Verdict = verdictWouldBe
 	default:
-		d.Verdict, d.FromState = verdictMadeBefore, c.Last.From
+		d.Verdict, d.FromState = verdictMadeBefore, c.Decided.From
 	}
 	d.ToState, d.Version, d.NextCheckAt, d.Key = after.State, after.Version, after.NextCheckAt, after.Transfer.Key.String()
 	d.Reversed = c.Reversed || after.State == settle.InstructionRejected || after.State == settle.InstructionReturned
