@@ -177,7 +177,7 @@ func (p Policy) objection(in Instruction, r Ruling) *Objection {
 	case r.Took.Ended.Before(in.LeaseUntil):
 		return &Objection{"another step is working on the instruction until " + in.LeaseUntil.Format(time.RFC3339), "decide after that"}
 	case !r.Said.known(in) && (!r.WithoutBank || r.Decision == DecideResend):
-		return &Objection{"the bank's status could not be learnt: " + r.Said.unknown(in), "ask again, and decide when it answers"}
+		return &Objection{"the bank's status could not be learnt: " + r.Said.Unknown(in), "ask again, and decide when it answers"}
 	}
 	switch r.Decision {
 	case DecideConfirmed:

@@ -220,7 +220,7 @@ func (p Policy) Asked(in Instruction, said Statuses, took Span) (Change, error) 
 		return p.observe(in, sawSupersededAlive, CauseStatus, StatusManual.String(), answer, took)
 	}
 	if !said.known(in) && p.wantsProof(in, r.observation(), took) {
-		detail := joinDetail(said.unknown(in), "the present key is "+r.Reading.String())
+		detail := joinDetail(said.Unknown(in), "the present key is "+r.Reading.String())
 		r = StatusResult{Answer: BankAnswer{HTTPStatus: r.Answer.HTTPStatus, RetryAfter: r.Answer.RetryAfter, Detail: detail}}
 	}
 	return p.observe(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, took)

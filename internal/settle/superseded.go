@@ -132,10 +132,10 @@ func (s Statuses) count(reading StatusReading) int {
 }
 
 // known reports whether the bank's status of every key of the instruction is.
-func (s Statuses) known(in Instruction) bool { return s.unknown(in) == "" }
+func (s Statuses) known(in Instruction) bool { return s.Unknown(in) == "" }
 
-// unknown says of which key the bank's status is not known; empty for none.
-func (s Statuses) unknown(in Instruction) string {
+// Unknown says of which key the bank's status is not known; empty for none.
+func (s Statuses) Unknown(in Instruction) string {
 	if s.Current.Reading == StatusUnknown {
 		return joinDetail("no clear answer", s.Current.Answer.Detail)
 	}
