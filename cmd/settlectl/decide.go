@@ -50,6 +50,7 @@ const (
 func newDecide(s streams) *cobra.Command {
 	var (
 		database databaseFlags
+		from     bankFlags
 		output   outputFlags
 		v        operate.Verdict
 		is       [3]bool
@@ -89,8 +90,9 @@ The same command again, after an answer that was lost, succeeds and changes
 nothing. Exit codes: 0 recorded, or would be with --dry-run, 1 refused, 2 wrong
 usage or no connection, 3 no such settlement, 130 interrupted.`,
 		Example: `  settlectl decide stl-8491 --rejected --by ines@example.com --second bert@example.com \
-    --note "bank's letter of 2026-11-30, ref 4711: never will be executed"
-  settlectl decide stl-8491 --confirmed --by ines --second bert --note "statement of 2026-11-30" --dry-run`,
+    --note "bank's letter of 2026-11-30, ref 4711: never will be executed" \
+    --function projects/p/locations/europe-west1/functions/settle-payout
+  settlectl decide stl-8491 --confirmed --by ines --second bert --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -99,16 +101,17 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 					v.Decision = d
 				}
 			}
-			if err := errors.Join(database.check(), output.check(), requireText(cmd, "by", "second", "note")); err != nil {
+			if err := errors.Join(database.check(), from.check(database), output.check(), requireText(cmd, "by", "second", "note")); err != nil {
 				return err
 			}
-			b, err := openBanking(s, database.name)
+			b, err := from.open(cmd.Context(), s, database)
 			if err != nil {
 				return err
 			}
 			if b.bank == nil && !v.WithoutBank {
 				return fmt.Errorf("%w, or decide --without-bank", errNoBankHere)
 			}
+			v.Remark = b.remark
 			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
 				return decide(ctx, s, output.form, o, args[0], v)
 			})
@@ -126,6 +129,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 	cmd.Flags().BoolVar(&v.DryRun, "dry-run", false, "ask the bank and say what would be recorded, and record nothing")
 	cmd.MarkFlagsMutuallyExclusive("resend-new-key", "without-bank")
 	database.register(cmd, s)
+	from.register(cmd)
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }

@@ -171,6 +171,8 @@ type Verdict struct {
 	By, Second, Note string
 	// WithoutBank says that they decide although the bank cannot be reached.
 	WithoutBank bool
+	// Remark is what else the event is to say; usually empty.
+	Remark string
 	// DryRun works the change out and does not make it.
 	DryRun bool
 }
@@ -182,7 +184,7 @@ type Verdict struct {
 func (o *Operator) Decide(ctx context.Context, c Case, v Verdict) (after settle.Instruction, made bool, err error) {
 	r := settle.Ruling{
 		ID: o.NewID(), Decision: v.Decision, By: v.By, Second: v.Second, Note: v.Note,
-		Version: c.Instruction.Version, Reversed: c.Reversed, Said: c.Said, Took: c.Took, WithoutBank: v.WithoutBank,
+		Version: c.Instruction.Version, Reversed: c.Reversed, Said: c.Said, Took: c.Took, WithoutBank: v.WithoutBank, Remark: v.Remark,
 	}
 	if c.Instruction.State != settle.InstructionManual && records(c.Decided, r) {
 		return c.Instruction, false, nil

@@ -60,6 +60,8 @@ type Ruling struct {
 	// WithoutBank says that they decide although the bank's status could not be
 	// learnt. What was learnt counts all the same.
 	WithoutBank bool
+	// Remark is what else the event is to say; usually empty.
+	Remark string
 	// Body is the request body under the new key; for DecideResend alone.
 	Body []byte
 }
@@ -94,7 +96,7 @@ func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
 	}
 	change.Reverse = change.Reverse && !r.Reversed
 	change.Level = max(change.Level, slog.LevelWarn)
-	change.Event.Detail = joinDetail(r.Proof(), r.evidence())
+	change.Event.Detail = joinDetail(r.Proof(), r.evidence(), r.Remark)
 	next := &change.Next
 	next.Owner = r.ID
 	next.NextCheckAt = r.Took.Ended.Add(jitter(24*time.Hour, *next))
