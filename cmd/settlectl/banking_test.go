@@ -1,11 +1,14 @@
 package main
 
 import (
-	"github.com/go-json-experiment/json"
+	"crypto/sha256"
 	"maps"
 	"strings"
 	"testing"
 	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
@@ -98,4 +101,21 @@ func TestAStepWithTheEnvironmentsBankSaysSo(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	f.sound()
+}
+
+// TestADecisionWithoutAReceipt: the row is missing, and not the database.
+func TestADecisionWithoutAReceipt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
+	f.deliver(payout(stlBlocked, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlBlocked, time.Minute, settle.InstructionManual)
+	key := sha256.Sum256([]byte(stlBlocked))
+	if _, err := f.client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete("settlement_receipts", spanner.Key{key[:]})}); err != nil {
+		t.Fatal(err)
+	}
+	got := f.refusal(exitError, "lacks a row", "decide", stlBlocked, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank")
+	if strings.Contains(got.errOut, "does not exist") || !strings.Contains(got.errOut, "settlectl verify") {
+		t.Error(got.errOut)
+	}
 }
