@@ -79,6 +79,11 @@ the instruction manual again, severity CRITICAL. Both functions have to run this
 version or a later one, or nobody watches the old keys. The send itself comes with
 the next run of the reconciler, or with settlectl reconcile.
 
+--rejected and --resend-new-key also ask about the keys that the instruction can
+still get, of which the bank must know nothing: after a restore to an earlier time
+the database does not know of a key that was used. --confirmed is refused while the
+bank says executed or pending of more than one key.
+
 --without-bank decides although the bank's status cannot be learnt; the note has
 to say why. What the bank does say counts all the same. It does not go with
 --resend-new-key.
