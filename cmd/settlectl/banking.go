@@ -6,47 +6,134 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"time"
 
 	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc/codes"
 
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/doctor"
 	"github.com/settleonce/settleonce/internal/operate"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // bankHelp says where the bank comes from.
-const bankHelp = `The bank is the function's: BANK_URL, BANK_TOKEN, BANK_PROFILE, BANK_KEY_LIFETIME,
-BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT in this program's
-environment have to say what they say in the function's.`
+const bankHelp = `The bank is the function's: --function names the deployed function, and BANK_URL,
+BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT
+are read from it. BANK_TOKEN, and BANK_PROFILE where the function has one, come from
+this program's environment; what else is set there and differs is refused, and so
+is a function on another database. --bank-from-environment takes everything from the
+environment, and the history says so. With an emulator neither is needed. The
+clock of this machine has to be within 5s of Spanner's.`
 
 // roleHelp says what a command needs in the database.
 const roleHelp = `The database role settleonce_operator is enough.`
 
-// banking is the bank of the environment; the zero value is none.
+// remarkEnvironment stands in the history of what was done with a bank that nobody
+// compared with the function's.
+const remarkEnvironment = "the bank is the one of the operator's environment (--bank-from-environment)"
+
+// maxClockOff is how far this machine's clock may be from Spanner's: leases, the
+// key's lifetime and the visibility lag are counted by it.
+const maxClockOff = 5 * time.Second
+
+// banking is the function's bank.
 type banking struct {
-	bank   settle.Bank
+	bank   settle.Bank // nil for none
 	policy settle.Policy
+	// remark is what events are to say about it.
+	remark string
+	// timed says that the clock has to be Spanner's. An emulator's is not asked for.
+	timed bool
 }
 
-// openBanking reads the environment as the function does.
-func openBanking(s streams, database string) (banking, error) {
+// bankFlags say where the bank comes from.
+type bankFlags struct {
+	function, endpoint string
+	fromEnvironment    bool
+}
+
+func (f *bankFlags) register(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.function, "function", "", "`name` of SettlePayout, whose bank it is: projects/P/locations/L/functions/F (required)")
+	cmd.Flags().StringVar(&f.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")
+	cmd.Flags().BoolVar(&f.fromEnvironment, "bank-from-environment", false, "take the bank from this program's environment instead; the history says so")
+	cmd.MarkFlagsMutuallyExclusive("function", "bank-from-environment")
+}
+
+// check finds flags that are wrong.
+func (f bankFlags) check(database databaseFlags) error {
+	switch {
+	case f.function != "" && !functionName.MatchString(f.function):
+		return fmt.Errorf("--function is %q; give projects/P/locations/L/functions/F", f.function)
+	case f.function == "" && !f.fromEnvironment && database.emulator == "":
+		return errors.New("--function is missing; name the deployed function whose bank it is, or give --bank-from-environment")
+	}
+	return nil
+}
+
+// functionsVariables are those that have to be the function's.
+var functionsVariables = []string{
+	config.EnvBankURL, config.EnvBankKeyLifetime, config.EnvBankVisibilityLag, config.EnvBankSendTimeout, config.EnvBankStatusTimeout,
+}
+
+// variables returns the environment that the bank is configured by.
+func (f bankFlags) variables(ctx context.Context, s streams, database string) (func(string) string, error) {
+	if f.function == "" {
+		return s.getenv, nil
+	}
+	var options []option.ClientOption
+	if f.endpoint != "" {
+		options = []option.ClientOption{option.WithEndpoint(f.endpoint), option.WithoutAuthentication()}
+	}
+	theirs, err := doctor.Variables(ctx, f.function, options...)
+	if err != nil {
+		return nil, failf("%w; or give --bank-from-environment", err)
+	}
+	if theirs[config.EnvDatabase] != database {
+		return nil, failf("function %s works on database %q; give its --database, or another --function", f.function, theirs[config.EnvDatabase])
+	}
+	for _, name := range functionsVariables {
+		if ours := s.getenv(name); ours != "" && ours != theirs[name] {
+			return nil, failf("%s is %q here and %q in function %s; leave it out here", name, ours, theirs[name], f.function)
+		}
+	}
+	if ours, has := s.getenv(config.EnvBankProfile) != "", theirs[config.EnvBankProfile]; ours != (has != "") {
+		return nil, failf("%s is %q in function %s; set it here to the path of the same file, or leave it out as there", config.EnvBankProfile, has, f.function)
+	}
+	return func(name string) string {
+		if slices.Contains(functionsVariables, name) {
+			return theirs[name]
+		}
+		return s.getenv(name)
+	}, nil
+}
+
+// open reads the configuration of the bank as the function does.
+func (f bankFlags) open(ctx context.Context, s streams, database databaseFlags) (banking, error) {
+	variables, err := f.variables(ctx, s, database.name)
+	if err != nil {
+		return banking{}, err
+	}
 	cfg, err := config.FromEnv(func(name string) (string, bool) {
 		if name == config.EnvDatabase {
-			return database, true
+			return database.name, true
 		}
-		return s.getenv(name), true // empty counts as unset
+		return variables(name), true // empty counts as unset
 	})
 	if err != nil {
 		return banking{}, failf("%w", err)
 	}
+	b := banking{timed: database.emulator == ""}
 	if cfg.Bank == nil {
-		return banking{}, nil
+		profile := bank.GenericProfile() // the rules about time hold without a bank too
+		b.policy = policyOf(bank.Config{Profile: profile, SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout})
+		return b, nil
 	}
 	clocked := *cfg.Bank
 	clocked.Now = s.now
@@ -54,10 +141,42 @@ func openBanking(s streams, database string) (banking, error) {
 	if err != nil {
 		return banking{}, failf("%w", err)
 	}
-	return banking{bank: client, policy: settle.Policy{
-		KeyLifetime: clocked.Profile.KeyLifetime, VisibilityLag: clocked.Profile.VisibilityLag,
-		SendTimeout: clocked.SendTimeout, StatusTimeout: clocked.StatusTimeout,
-	}}, nil
+	b.bank, b.policy = client, policyOf(clocked)
+	if f.fromEnvironment {
+		b.bank, b.remark = remarkedBank{client}, remarkEnvironment
+	}
+	return b, nil
+}
+
+func policyOf(c bank.Config) settle.Policy {
+	return settle.Policy{
+		KeyLifetime: c.Profile.KeyLifetime, VisibilityLag: c.Profile.VisibilityLag,
+		SendTimeout: c.SendTimeout, StatusTimeout: c.StatusTimeout,
+	}
+}
+
+// remarkedBank lets the events of its answers say whence it is.
+type remarkedBank struct{ settle.Bank }
+
+// Send implements settle.Bank.
+func (b remarkedBank) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+	result := b.Bank.Send(ctx, r)
+	result.Answer.Detail = remarked(result.Answer.Detail)
+	return result
+}
+
+// Status implements settle.Bank.
+func (b remarkedBank) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+	result := b.Bank.Status(ctx, r)
+	result.Answer.Detail = remarked(result.Answer.Detail)
+	return result
+}
+
+func remarked(detail string) string {
+	if detail == "" {
+		return remarkEnvironment
+	}
+	return detail + "; " + remarkEnvironment
 }
 
 // stepper makes steps, and tells standard error of what is unusual.
@@ -66,8 +185,8 @@ func (b banking) stepper(s streams, store settle.Store) *settle.Stepper {
 	return &settle.Stepper{Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now, Log: log}
 }
 
-// errNoBankHere reports that the environment names no bank.
-var errNoBankHere = errors.New("BANK_URL is not set; set it and the other BANK_ variables as the function has them")
+// errNoBankHere reports that there is no bank.
+var errNoBankHere = errors.New("BANK_URL is not set; name the function that has it by --function")
 
 // operating opens the database for a command that changes something, and hands
 // the operator to f.
@@ -83,9 +202,26 @@ func operating(ctx context.Context, s streams, flags databaseFlags, b banking, f
 			return flags.explain(err)
 		}
 		defer store.Close()
-		err = f(ctx, &operate.Operator{Client: client, Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now})
-		return explainRefusal(flags, err)
+		o := &operate.Operator{Client: client, Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now}
+		if b.timed {
+			if err := inTime(ctx, o); err != nil {
+				return explainRefusal(flags, err)
+			}
+		}
+		return explainRefusal(flags, f(ctx, o))
 	})
+}
+
+// inTime refuses a clock that is not Spanner's.
+func inTime(ctx context.Context, o *operate.Operator) error {
+	off, err := o.ClockOff(ctx)
+	if err != nil {
+		return err
+	}
+	if off.Abs() > maxClockOff {
+		return failf("this machine's clock is off from Spanner's by %v, at most %v is allowed; set it, or use another machine", off.Round(time.Second/10), maxClockOff)
+	}
+	return nil
 }
 
 // explainRefusal gives an error of package operate the program's exit code.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -136,6 +137,8 @@ func (f databaseFlags) explain(err error) error {
 	switch code := spanner.ErrCode(err); {
 	case strings.Contains(text, "Table not found"), strings.Contains(text, "index on table"), strings.Contains(text, "index not found"):
 		return failf("database %s lacks a part of this version's schema: %s; apply the files of schema/ (settlectl doctor names all that is missing)", f.name, text)
+	case code == codes.NotFound && missingRow.MatchString(text):
+		return failf("database %s lacks a row that the change belongs to, and nothing was changed: %s; settlectl verify tells what else is missing", f.name, text)
 	case code == codes.NotFound:
 		return failf("database %s does not exist: %s; check --database", f.name, text)
 	case code == codes.PermissionDenied:
@@ -147,6 +150,10 @@ func (f databaseFlags) explain(err error) error {
 	}
 	return failf("database %s: %w", f.name, err)
 }
+
+// missingRow is how Spanner, and its emulator, say that a row to be updated is not
+// there. The code is the one of a database that is not there.
+var missingRow = regexp.MustCompile(`(?i)\btable\b.*\brow\b|\brow\b.*\bin table\b`)
 
 func (f databaseFlags) asRole() string {
 	if f.role == "" {

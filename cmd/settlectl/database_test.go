@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/emulator/emulatortest"
 )
@@ -79,6 +81,20 @@ func TestOpenADatabaseWithoutCredentials(t *testing.T) {
 	}
 	_, err := databaseFlags{name: nowhere}.open(t.Context())
 	wantCode(t, err, exitError, "open database "+nowhere, "gcloud auth application-default login")
+}
+
+// TestWhatIsNotFound: Spanner has one code for a missing database and a missing row.
+func TestWhatIsNotFound(t *testing.T) {
+	t.Parallel()
+	flags := databaseFlags{name: nowhere}
+	for text, want := range map[string]string{
+		"Row [stl] in table settlement_receipts is missing. Row cannot be updated.": "lacks a row",
+		"Table settlement_receipts: Row {Bytes(b\"row\")} not found.":               "lacks a row",
+		"Database not found: " + nowhere:                                            "does not exist",
+		"Instance not found: projects/p/instances/i":                                "does not exist",
+	} {
+		wantCode(t, flags.explain(spanner.ToSpannerError(status.Error(codes.NotFound, text))), exitError, want)
+	}
 }
 
 func TestDatabaseFlags(t *testing.T) {

@@ -33,6 +33,7 @@ type decision struct {
 type bankStatus struct {
 	Key        string `json:"idempotency_key"`
 	Superseded bool   `json:"superseded,omitzero"`
+	Later      bool   `json:"later,omitzero"` // a key that the database does not know to be used
 	Reading    string `json:"reading"`
 	HTTPStatus int    `json:"http_status,omitzero"`
 	Status     string `json:"status,omitzero"`
@@ -49,6 +50,7 @@ const (
 func newDecide(s streams) *cobra.Command {
 	var (
 		database databaseFlags
+		from     bankFlags
 		output   outputFlags
 		v        operate.Verdict
 		is       [3]bool
@@ -77,6 +79,11 @@ the instruction manual again, severity CRITICAL. Both functions have to run this
 version or a later one, or nobody watches the old keys. The send itself comes with
 the next run of the reconciler, or with settlectl reconcile.
 
+--rejected and --resend-new-key also ask about the keys that the instruction can
+still get, of which the bank must know nothing: after a restore to an earlier time
+the database does not know of a key that was used. --confirmed is refused while the
+bank says executed or pending of more than one key.
+
 --without-bank decides although the bank's status cannot be learnt; the note has
 to say why. What the bank does say counts all the same. It does not go with
 --resend-new-key.
@@ -88,8 +95,9 @@ The same command again, after an answer that was lost, succeeds and changes
 nothing. Exit codes: 0 recorded, or would be with --dry-run, 1 refused, 2 wrong
 usage or no connection, 3 no such settlement, 130 interrupted.`,
 		Example: `  settlectl decide stl-8491 --rejected --by ines@example.com --second bert@example.com \
-    --note "bank's letter of 2026-11-30, ref 4711: never will be executed"
-  settlectl decide stl-8491 --confirmed --by ines --second bert --note "statement of 2026-11-30" --dry-run`,
+    --note "bank's letter of 2026-11-30, ref 4711: never will be executed" \
+    --function projects/p/locations/europe-west1/functions/settle-payout
+  settlectl decide stl-8491 --confirmed --by ines --second bert --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,16 +106,17 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 					v.Decision = d
 				}
 			}
-			if err := errors.Join(database.check(), output.check(), requireText(cmd, "by", "second", "note")); err != nil {
+			if err := errors.Join(database.check(), from.check(database), output.check(), requireText(cmd, "by", "second", "note")); err != nil {
 				return err
 			}
-			b, err := openBanking(s, database.name)
+			b, err := from.open(cmd.Context(), s, database)
 			if err != nil {
 				return err
 			}
 			if b.bank == nil && !v.WithoutBank {
 				return fmt.Errorf("%w, or decide --without-bank", errNoBankHere)
 			}
+			v.Remark = b.remark
 			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
 				return decide(ctx, s, output.form, o, args[0], v)
 			})
@@ -125,6 +134,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 	cmd.Flags().BoolVar(&v.DryRun, "dry-run", false, "ask the bank and say what would be recorded, and record nothing")
 	cmd.MarkFlagsMutuallyExclusive("resend-new-key", "without-bank")
 	database.register(cmd, s)
+	from.register(cmd)
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
@@ -163,7 +173,7 @@ func (d *decision) tell(c operate.Case, after settle.Instruction, made, dry bool
 	case dry && after.Version > c.Instruction.Version:
 		d.Verdict = verdictWouldBe
 	default:
-		d.Verdict, d.FromState = verdictMadeBefore, c.Last.From
+		d.Verdict, d.FromState = verdictMadeBefore, c.Decided.From
 	}
 	d.ToState, d.Version, d.NextCheckAt, d.Key = after.State, after.Version, after.NextCheckAt, after.Transfer.Key.String()
 	d.Reversed = c.Reversed || after.State == settle.InstructionRejected || after.State == settle.InstructionReturned
@@ -183,6 +193,13 @@ func bankStatuses(c operate.Case) (all []bankStatus) {
 	for i, r := range c.Said.Superseded {
 		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))
 	}
+	for i, r := range c.Said.Later {
+		if r.Reading != settle.StatusNotFound { // which is what has to be
+			status := one(c.Instruction.LaterKeys()[i].String(), false, r)
+			status.Later = true
+			all = append(all, status)
+		}
+	}
 	return append(all, one(c.Instruction.Transfer.Key.String(), false, c.Said.Current))
 }
 
@@ -200,8 +217,11 @@ func (d *decision) print(s streams, form string, c operate.Case) error {
 	}
 	for _, b := range d.Bank {
 		name := "bank says"
-		if b.Superseded {
+		switch {
+		case b.Superseded:
 			name = "of an old key"
+		case b.Later:
+			name = "of a later key"
 		}
 		facts = append(facts, [2]string{name, b.words()})
 	}

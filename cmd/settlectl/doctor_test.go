@@ -70,13 +70,20 @@ func testDeployment(t *testing.T) (env map[string]string, subscription, function
 		t.Fatal(err)
 	}
 	function = "projects/" + testProject + "/locations/europe-west1/functions/settle-payout"
+	endpoint = serveFunction(t, fmt.Sprintf(`{"name": %q, "serviceConfig": {"timeoutSeconds": 90, "environmentVariables": {"SPANNER_DATABASE": %q}},
+			"eventTrigger": {"pubsubTopic": %q, "retryPolicy": "RETRY_POLICY_RETRY"}}`, function, database, topic))
+	return map[string]string{"SPANNER_DATABASE": database}, subscription, function, endpoint
+}
+
+// serveFunction serves what the Cloud Functions API says of every function.
+func serveFunction(t *testing.T, answer string) (endpoint string) {
+	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
-		_, _ = fmt.Fprintf(w, `{"name": %q, "serviceConfig": {"timeoutSeconds": 90, "environmentVariables": {"SPANNER_DATABASE": %q}},
-			"eventTrigger": {"pubsubTopic": %q, "retryPolicy": "RETRY_POLICY_RETRY"}}`, function, database, topic)
+		_, _ = fmt.Fprint(w, answer)
 	}))
 	t.Cleanup(server.Close)
-	return map[string]string{"SPANNER_DATABASE": database}, subscription, function, server.URL
+	return server.URL
 }
 
 // keepVersions gives a database a version retention; without, the emulator names none.

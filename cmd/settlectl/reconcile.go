@@ -65,6 +65,7 @@ type runReport struct {
 func newReconcile(s streams) *cobra.Command {
 	var (
 		database databaseFlags
+		from     bankFlags
 		output   outputFlags
 		due      bool
 	)
@@ -85,8 +86,8 @@ It can send to the bank. ` + bankHelp + `
 Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step failed
 with --due, 2 wrong usage or no connection, or the step failed, 3 no such
 settlement, 130 interrupted.`,
-		Example: `  settlectl reconcile stl-8484
-  settlectl reconcile --due --json`,
+		Example: `  settlectl reconcile stl-8484 --function projects/p/locations/europe-west1/functions/settle-payout
+  settlectl reconcile --due --json --bank-from-environment`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if due {
 				return cobra.NoArgs(cmd, args)
@@ -95,10 +96,10 @@ settlement, 130 interrupted.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check()); err != nil {
+			if err := errors.Join(database.check(), from.check(database), output.check()); err != nil {
 				return err
 			}
-			b, err := openBanking(s, database.name)
+			b, err := from.open(cmd.Context(), s, database)
 			if err != nil {
 				return err
 			}
@@ -116,6 +117,7 @@ settlement, 130 interrupted.`,
 	}
 	cmd.Flags().BoolVar(&due, "due", false, "every instruction that is due")
 	database.register(cmd, s)
+	from.register(cmd)
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }

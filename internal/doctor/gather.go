@@ -222,16 +222,40 @@ func readFunction(ctx context.Context, t Target) Reading[Function] {
 		return Reading[Function]{Value: function, Err: err, Read: err == nil}
 	}
 	return read(ctx, func(ctx context.Context) (Function, error) {
-		service, err := cloudfunctions.NewService(ctx, t.FunctionsOptions...)
+		deployed, err := getFunction(ctx, t.Function, t.FunctionsOptions)
 		if err != nil {
-			return Function{}, fmt.Errorf("connect to Cloud Functions: %w", err)
-		}
-		deployed, err := service.Projects.Locations.Functions.Get(t.Function).Context(ctx).Do()
-		if err != nil {
-			return Function{}, fmt.Errorf("read function %s: %w", t.Function, err)
+			return Function{}, err
 		}
 		return describe(deployed)
 	})
+}
+
+// Variables reads the environment variables of a deployed function, named
+// projects/P/locations/L/functions/F. Secrets are not among them.
+func Variables(ctx context.Context, function string, options ...option.ClientOption) (map[string]string, error) {
+	variables := read(ctx, func(ctx context.Context) (map[string]string, error) {
+		deployed, err := getFunction(ctx, function, options)
+		if err != nil {
+			return nil, err
+		}
+		if deployed.ServiceConfig == nil {
+			return nil, fmt.Errorf("read function %s: it says nothing about its environment", function)
+		}
+		return deployed.ServiceConfig.EnvironmentVariables, nil
+	})
+	return variables.Value, variables.Err
+}
+
+func getFunction(ctx context.Context, name string, options []option.ClientOption) (*cloudfunctions.Function, error) {
+	service, err := cloudfunctions.NewService(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("connect to Cloud Functions: %w", err)
+	}
+	deployed, err := service.Projects.Locations.Functions.Get(name).Context(ctx).Do()
+	if err != nil {
+		return nil, fmt.Errorf("read function %s: %w", name, err)
+	}
+	return deployed, nil
 }
 
 func describe(deployed *cloudfunctions.Function) (Function, error) {

@@ -24,6 +24,9 @@ type Case struct {
 	// recorded.
 	Last   settle.InstructionEvent
 	LastAt time.Time
+	// Decided is the event of the latest decision; its zero value: there is none.
+	// Steps can have come after it.
+	Decided settle.InstructionEvent
 	// Asked says that the bank was asked: it is not where the instruction does not
 	// wait for a person, or no bank is configured.
 	Asked bool
@@ -35,7 +38,8 @@ type Case struct {
 }
 
 // Open reads the instruction of a settlement and asks the bank about every key that
-// it has or had. It changes nothing. It fails with [ErrNoSettlement] or
+// it has, had or can get: after a restore the row does not know of the last kind
+// which was used. It changes nothing. It fails with [ErrNoSettlement] or
 // [settle.ErrNoInstruction].
 func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) {
 	c, err := o.read(ctx, settlementID)
@@ -44,7 +48,7 @@ func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) 
 	}
 	c.Took.Began = o.now()
 	if c.Instruction.State == settle.InstructionManual && o.Bank != nil {
-		c.Asked, c.Said = true, settle.AskStatuses(ctx, o.Bank.Status, c.Instruction)
+		c.Asked, c.Said = true, settle.AskAllStatuses(ctx, o.Bank.Status, c.Instruction)
 	}
 	c.Took.Ended = o.now()
 	return c, nil
@@ -66,6 +70,9 @@ func (o *Operator) read(ctx context.Context, id string) (c Case, err error) {
 		return Case{}, err
 	}
 	if c.Last, c.LastAt, err = readEvent(ctx, tx, id, c.Instruction.Version); err != nil {
+		return Case{}, err
+	}
+	if c.Decided, err = readDecision(ctx, tx, id); err != nil {
 		return Case{}, err
 	}
 	_, err = tx.ReadRow(ctx, "ledger_reversals", spanner.Key{settlementKey(id)}, []string{"reason"})
@@ -109,19 +116,49 @@ func readPayout(ctx context.Context, tx rowReader, id string) (settle.Payout, er
 	return p, nil
 }
 
+// eventColumns are what scanEvent reads.
+var eventColumns = []string{"from_state", "to_state", "cause", "http_status", "detail", "recorded_at"}
+
 func readEvent(ctx context.Context, tx rowReader, id string, version int64) (e settle.InstructionEvent, at time.Time, err error) {
-	row, err := tx.ReadRow(ctx, "bank_instruction_events", spanner.Key{settlementKey(id), version},
-		[]string{"from_state", "to_state", "cause", "http_status", "detail", "recorded_at"})
+	row, err := tx.ReadRow(ctx, "bank_instruction_events", spanner.Key{settlementKey(id), version}, eventColumns)
+	if err == nil {
+		e, at, err = scanEvent(row)
+	}
 	if err != nil {
 		return e, at, fmt.Errorf("read event %d: %w", version, err)
 	}
+	return e, at, nil
+}
+
+// readDecision reads the event of the latest decision; the zero value: there is none.
+func readDecision(ctx context.Context, tx *spanner.ReadOnlyTransaction, id string) (e settle.InstructionEvent, err error) {
+	rows := tx.Query(ctx, spanner.Statement{
+		SQL: `SELECT ` + strings.Join(eventColumns, ", ") + ` FROM bank_instruction_events
+WHERE settlement_key = @settlement_key AND cause = @cause ORDER BY version DESC LIMIT 1`,
+		Params: map[string]any{"settlement_key": settlementKey(id), "cause": settle.CauseDecided},
+	})
+	defer rows.Stop()
+	row, err := rows.Next()
+	if errors.Is(err, iterator.Done) {
+		return settle.InstructionEvent{}, nil
+	}
+	if err == nil {
+		e, _, err = scanEvent(row)
+	}
+	if err != nil {
+		return e, fmt.Errorf("read the latest decision: %w", err)
+	}
+	return e, nil
+}
+
+func scanEvent(row *spanner.Row) (e settle.InstructionEvent, at time.Time, err error) {
 	var (
 		from, detail spanner.NullString
 		to           string
 		status       spanner.NullInt64
 	)
 	if err := row.Columns(&from, &to, &e.Cause, &status, &detail, &at); err != nil {
-		return e, at, fmt.Errorf("read event %d: %w", version, err)
+		return e, at, err
 	}
 	e.From, e.To = settle.InstructionState(from.StringVal), settle.InstructionState(to)
 	e.HTTPStatus, e.Detail = int(status.Int64), detail.StringVal
@@ -134,6 +171,8 @@ type Verdict struct {
 	By, Second, Note string
 	// WithoutBank says that they decide although the bank cannot be reached.
 	WithoutBank bool
+	// Remark is what else the event is to say; usually empty.
+	Remark string
 	// DryRun works the change out and does not make it.
 	DryRun bool
 }
@@ -145,9 +184,9 @@ type Verdict struct {
 func (o *Operator) Decide(ctx context.Context, c Case, v Verdict) (after settle.Instruction, made bool, err error) {
 	r := settle.Ruling{
 		ID: o.NewID(), Decision: v.Decision, By: v.By, Second: v.Second, Note: v.Note,
-		Version: c.Instruction.Version, Reversed: c.Reversed, Said: c.Said, Took: c.Took, WithoutBank: v.WithoutBank,
+		Version: c.Instruction.Version, Reversed: c.Reversed, Said: c.Said, Took: c.Took, WithoutBank: v.WithoutBank, Remark: v.Remark,
 	}
-	if c.Last.Cause == settle.CauseDecided && strings.HasPrefix(c.Last.Detail, r.Proof()) {
+	if c.Instruction.State != settle.InstructionManual && records(c.Decided, r) {
 		return c.Instruction, false, nil
 	}
 	if v.Decision == settle.DecideResend && o.Bank != nil {
@@ -162,8 +201,25 @@ func (o *Operator) Decide(ctx context.Context, c Case, v Verdict) (after settle.
 	change, err := o.Store.ChangeInstruction(ctx, c.Instruction.SettlementID, func(in settle.Instruction) (settle.Change, error) {
 		return o.Policy.Decide(in, r)
 	})
+	if _, objected := errors.AsType[*settle.Objection](err); objected && o.wasMade(ctx, c, r) {
+		again, err := o.read(ctx, c.Instruction.SettlementID)
+		return again.Instruction, true, err
+	}
 	if err != nil {
 		return settle.Instruction{}, false, fmt.Errorf("decide about settlement %q: %w", c.Instruction.SettlementID, err)
 	}
 	return change.Next, true, nil
+}
+
+// records reports whether an event is the one of a ruling.
+func records(e settle.InstructionEvent, r settle.Ruling) bool {
+	return e.Cause == settle.CauseDecided && strings.HasPrefix(e.Detail, r.Proof())
+}
+
+// wasMade reports whether the ruling stands in the history in spite of an objection:
+// the answer to its commit was lost, and a step came before the store tried again.
+func (o *Operator) wasMade(ctx context.Context, c Case, r settle.Ruling) bool {
+	tx := o.Client.Single()
+	e, _, err := readEvent(ctx, tx, c.Instruction.SettlementID, r.Version+1)
+	return err == nil && records(e, r)
 }

@@ -1,8 +1,10 @@
 package operate_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -210,8 +212,21 @@ func TestTwoDecisionsAtOnce(t *testing.T) {
 	}
 }
 
-// TestADecisionAndAStepAtOnce: the step was under way when people opened the case;
-// what it records is not what they decided about.
+// slowBank answers a question when meanwhile has returned.
+type slowBank struct {
+	settle.Bank
+
+	meanwhile func()
+}
+
+func (b slowBank) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+	b.meanwhile()
+	return b.Bank.Status(ctx, r)
+}
+
+// TestADecisionAndAStepAtOnce: a step asks the bank, and takes so long that another
+// one comes and people decide about what that has seen. The first records nothing
+// over what they decided.
 func TestADecisionAndAStepAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -219,33 +234,89 @@ func TestADecisionAndAStepAtOnce(t *testing.T) {
 	if _, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed)); err != nil {
 		t.Fatal(err)
 	}
-	// A step holds the lease of the confirmed instruction: no decision.
 	w.clock.Advance(30 * time.Hour)
-	held, err := w.stepper.Store.ChangeInstruction(t.Context(), "stl-1", func(in settle.Instruction) (settle.Change, error) {
-		return w.stepper.Policy.Claim(in, "another step", w.clock.Now())
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	v := verdict(settle.DecideRejected)
-	_, _, err = w.decide(w.operator, "stl-1", v)
-	wantObjection(t, err)
-	// It sees a contradiction, and the people decide; a step that was slow and comes
-	// back with what it held records nothing over that.
+	slow := *w.stepper
+	slow.Bank = slowBank{w.stepper.Bank, func() {
+		_, _, err := w.decide(w.operator, "stl-1", v)
+		wantObjection(t, err) // the slow step holds the lease
+		w.clock.Advance(2 * time.Minute)
+		w.seesRejected("stl-1")
+		if after, made, err := w.decide(w.operator, "stl-1", v); err != nil || !made || after.State != settle.InstructionRejected {
+			t.Errorf("%s by %q, %t, %v", after.State, after.Owner, made, err)
+		}
+	}}
+	if state, err := slow.Step(t.Context(), "stl-1"); !errors.Is(err, settle.ErrLeaseLost) {
+		t.Errorf("the slow step: %s, %v", state, err)
+	}
+	all := w.snapshot()
+	if in := instruction(t, all, "stl-1"); in.State != settle.InstructionRejected || len(all.Reversals) != 1 {
+		t.Errorf("%s, %d reversals", in.State, len(all.Reversals))
+	}
+}
+
+// seesRejected makes a step to which the bank says rejected of a transfer that was
+// confirmed, which is for people.
+func (w *world) seesRejected(id string) {
+	w.t.Helper()
 	now := w.clock.Now()
-	seen, err := w.stepper.Policy.Asked(held.Next, settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusRejected}}, settle.Span{Began: now, Ended: now})
-	if err != nil {
-		t.Fatal(err)
+	for _, change := range []func(in settle.Instruction) (settle.Change, error){
+		func(in settle.Instruction) (settle.Change, error) {
+			return w.stepper.Policy.Claim(in, "another step", now)
+		},
+		func(in settle.Instruction) (settle.Change, error) {
+			said := settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusRejected}}
+			return w.stepper.Policy.Asked(in, said, settle.Span{Began: now, Ended: now})
+		},
+	} {
+		if _, err := w.stepper.Store.ChangeInstruction(w.t.Context(), id, change); err != nil {
+			w.t.Fatal(err)
+		}
 	}
-	if _, err := w.stepper.Store.ChangeInstruction(t.Context(), "stl-1", func(settle.Instruction) (settle.Change, error) { return seen, nil }); err != nil {
-		t.Fatal(err)
+}
+
+// TestADecisionWhoseAnswerWasLost was made, and the reconciler went on from it: the
+// same command says so, whether it is still running or given again.
+func TestADecisionWhoseAnswerWasLost(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	w.clock.Advance(5 * time.Hour)
+	o := w.newOperator()
+	o.Store = lostAnswer{o.Store, func() { w.step("stl-1", settle.InstructionAccepted) }}
+	after, made, err := w.decide(o, "stl-1", verdict(settle.DecideResend))
+	if err != nil || !made || after.State != settle.InstructionAccepted {
+		t.Errorf("while it runs: %s, %t, %v", after.State, made, err)
 	}
-	if after, made, err := w.decide(w.operator, "stl-1", v); err != nil || !made || after.State != settle.InstructionRejected || after.Owner == held.Next.Owner {
-		t.Fatalf("%s by %q, %t, %v", after.State, after.Owner, made, err)
+	after, made, err = w.decide(w.operator, "stl-1", verdict(settle.DecideResend))
+	if err != nil || made || after.State != settle.InstructionAccepted {
+		t.Errorf("given again: %s, %t, %v", after.State, made, err)
 	}
-	if all := w.snapshot(); len(all.Reversals) != 1 {
-		t.Errorf("%d reversals", len(all.Reversals))
+	other := verdict(settle.DecideResend)
+	other.Note = "another letter"
+	_, _, err = w.decide(w.operator, "stl-1", other)
+	wantObjection(t, err)
+	w.snapshot()
+	if ledger := w.bank.Ledger(); len(ledger) != 1 {
+		t.Errorf("the bank's ledger %+v", ledger)
 	}
+}
+
+// lostAnswer is a store that runs a change again after its commit, as it does where
+// the answer was lost, when meanwhile has returned.
+type lostAnswer struct {
+	settle.Store
+
+	meanwhile func()
+}
+
+func (s lostAnswer) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	if change, err := s.Store.ChangeInstruction(ctx, id, decide); err != nil {
+		return change, err
+	}
+	s.meanwhile()
+	return s.Store.ChangeInstruction(ctx, id, decide)
 }
 
 // TestResendUnderANewKey follows a payout that the bank lost for good: one transfer,
@@ -312,6 +383,32 @@ func TestAnOldKeyThatWakesUp(t *testing.T) {
 	// It was paid, by the first key.
 	if after, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideConfirmed)); err != nil || after.State != settle.InstructionConfirmed || !after.NextCheckAt.IsZero() {
 		t.Errorf("%+v, %v", after, err)
+	}
+	w.snapshot()
+}
+
+// TestAKeyThatARestoreForgot: the second key was used, and the database was restored
+// to a time before it; nothing but the bank knows.
+func TestAKeyThatARestoreForgot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manual("stl-1")
+	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	transfer := instruction(t, w.snapshot(), "stl-1").Transfer
+	transfer.Key = settle.KeyOfGeneration("stl-1", 2)
+	body, err := w.operator.Bank.Compose(settle.Payout{SettlementID: "stl-1", AccountID: "a", AmountCents: 5000, Currency: "USD", CreditorAccount: "c-stl-1"}, transfer.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sent := w.operator.Bank.Send(t.Context(), settle.SendRequest{Transfer: transfer, Body: body}); sent.Class != settle.SendAccepted {
+		t.Fatalf("sent: %+v", sent)
+	}
+	w.clock.Advance(5 * time.Hour)
+	for _, d := range []settle.Decision{settle.DecideRejected, settle.DecideResend} {
+		_, made, err := w.decide(w.operator, "stl-1", verdict(d))
+		if wantObjection(t, err); made || !strings.Contains(err.Error(), "key 2 says") {
+			t.Errorf("%s: %t, %v", d, made, err)
+		}
 	}
 	w.snapshot()
 }

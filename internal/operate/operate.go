@@ -68,6 +68,21 @@ type Refused struct{ Why, Do string }
 // Error gives both, in one line.
 func (r *Refused) Error() string { return r.Why + "; " + r.Do }
 
+// ClockOff returns by how much Now differs from Spanner's clock at least; positive
+// where Now is ahead. What the question took is not counted.
+func (o *Operator) ClockOff(ctx context.Context) (time.Duration, error) {
+	var spanners time.Time
+	began := o.Now()
+	err := o.Client.Single().Query(ctx, spanner.NewStatement("SELECT CURRENT_TIMESTAMP()")).Do(func(row *spanner.Row) error {
+		return row.Columns(&spanners)
+	})
+	ended := o.Now()
+	if err != nil {
+		return 0, fmt.Errorf("read Spanner's clock: %w", err)
+	}
+	return max(began.Sub(spanners), 0) + min(ended.Sub(spanners), 0), nil
+}
+
 // settlementKey is the key of a settlement's rows.
 func settlementKey(id string) []byte {
 	sum := sha256.Sum256([]byte(id))

@@ -3,6 +3,7 @@ package operate
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,13 +107,18 @@ func choose(all []Conflict, r Resolution) (Conflict, error) {
 		return Conflict{}, &Refused{fmt.Sprintf("the settlement has no conflict with payload hash %q", r.Hash), "look at its conflicts with show"}
 	case len(open) > 1:
 		return Conflict{}, &SeveralOpen{open}
+	}
+	resolved := slices.IndexFunc(fit, func(c Conflict) bool { return !c.open() && c.ResolvedBy == r.By && c.Note == r.Note })
+	switch {
+	case len(open) == 1 && resolved >= 0:
+		return Conflict{}, &Refused{
+			"you have resolved one conflict with this note, and another one is open",
+			fmt.Sprintf("look at it, and name it by --hash %s if it is the one you mean", open[0].PayloadHash),
+		}
 	case len(open) == 1:
 		return open[0], nil
-	}
-	for _, c := range fit {
-		if c.ResolvedBy == r.By && c.Note == r.Note {
-			return c, nil
-		}
+	case resolved >= 0:
+		return fit[resolved], nil
 	}
 	last := fit[0]
 	for _, c := range fit {

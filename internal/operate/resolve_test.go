@@ -62,4 +62,11 @@ func TestResolveAConflict(t *testing.T) {
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
 	_, err = resolve("stl-1", "", "bert", "n")
 	wantRefused(t, err, `resolved by "ines" at `)
+	// The same command again does not close a conflict that came meanwhile.
+	third := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"c","amount_cents":1}`), settle.OutcomeConflict)
+	_, err = resolve("stl-1", "", "ines", "a mistake")
+	wantRefused(t, err, "--hash "+string(third.PayloadHash))
+	if closed, err = resolve("stl-1", string(third.PayloadHash), "ines", "a mistake"); err != nil || closed.PayloadHash != third.PayloadHash {
+		t.Errorf("named: %+v, %v", closed, err)
+	}
 }

@@ -38,8 +38,8 @@ type SendRequest struct {
 	Transfer
 	// Body is the stored request body.
 	Body []byte
-	// EarlierMayHaveReached says that an earlier send can have reached the bank:
-	// a refusal of this one then proves nothing about the transfer.
+	// EarlierMayHaveReached says that an earlier send, under whatever key, can have
+	// reached the bank: a refusal of this one then proves nothing about the transfer.
 	EarlierMayHaveReached bool
 }
 

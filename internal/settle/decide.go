@@ -54,12 +54,14 @@ type Ruling struct {
 	// Reversed says that the movement had its reversal at that version.
 	Reversed bool
 	// Said is what the bank's status API said just before, and Took when it was
-	// asked.
+	// asked, by [AskAllStatuses].
 	Said Statuses
 	Took Span
 	// WithoutBank says that they decide although the bank's status could not be
 	// learnt. What was learnt counts all the same.
 	WithoutBank bool
+	// Remark is what else the event is to say; usually empty.
+	Remark string
 	// Body is the request body under the new key; for DecideResend alone.
 	Body []byte
 }
@@ -94,7 +96,7 @@ func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
 	}
 	change.Reverse = change.Reverse && !r.Reversed
 	change.Level = max(change.Level, slog.LevelWarn)
-	change.Event.Detail = joinDetail(r.Proof(), r.evidence())
+	change.Event.Detail = joinDetail(r.Proof(), r.evidence(), r.Remark)
 	next := &change.Next
 	next.Owner = r.ID
 	next.NextCheckAt = r.Took.Ended.Add(jitter(24*time.Hour, *next))
@@ -152,6 +154,11 @@ func (r Ruling) evidence() string {
 	for i, old := range r.Said.Superseded {
 		text += fmt.Sprintf("; of key %d: %s", i+1, old.Reading)
 	}
+	for i, later := range r.Said.Later {
+		if later.Reading != StatusNotFound && later.Reading != StatusUnknown {
+			text += fmt.Sprintf("; of key %d, which the database does not know to be used: %s", len(r.Said.Superseded)+2+i, later.Reading)
+		}
+	}
 	return text
 }
 
@@ -172,7 +179,7 @@ func (p Policy) objection(in Instruction, r Ruling) *Objection {
 	case r.Took.Ended.Before(in.LeaseUntil):
 		return &Objection{"another step is working on the instruction until " + in.LeaseUntil.Format(time.RFC3339), "decide after that"}
 	case !r.Said.known(in) && (!r.WithoutBank || r.Decision == DecideResend):
-		return &Objection{"the bank's status could not be learnt: " + r.Said.unknown(in), "ask again, and decide when it answers"}
+		return &Objection{"the bank's status could not be learnt: " + r.Said.Unknown(in), "ask again, and decide when it answers"}
 	}
 	switch r.Decision {
 	case DecideConfirmed:
@@ -226,6 +233,13 @@ func againstConfirmed(r Ruling) *Objection {
 			"the movement is reversed, and a reversal is never undone",
 			"book the difference outside; when the bank has sent the money back, decide rejected",
 		}
+	case r.Said.count(StatusConfirmed) > 1:
+		return &Objection{
+			"the bank's status says executed of more than one key: it was paid more than once",
+			"have the bank send back all but one, and wait until its status says so",
+		}
+	case r.Said.count(StatusConfirmed)+r.Said.count(StatusPending) > 1:
+		return &Objection{"the bank's status says pending of another key: it can still be paid twice", "wait until the bank says what became of it"}
 	case r.Said.any(StatusConfirmed):
 		return nil
 	case current == StatusRejected || current == StatusReturned:
@@ -238,6 +252,9 @@ func againstConfirmed(r Ruling) *Objection {
 }
 
 func (p Policy) againstRejected(in Instruction, r Ruling) *Objection {
+	if o := againstLaterKeys(in, r); o != nil {
+		return o
+	}
 	switch {
 	case r.Said.any(StatusConfirmed):
 		return &Objection{"the bank's status says executed", "decide confirmed, or have the bank send it back and wait until its status says so"}
@@ -272,6 +289,9 @@ func (p Policy) againstResend(in Instruction, r Ruling) *Objection {
 	case len(r.Body) == 0:
 		return &Objection{"there is no request body under the new key", "configure the bank as the function has it"}
 	}
+	if o := againstLaterKeys(in, r); o != nil {
+		return o
+	}
 	for i, said := range r.Said.Superseded {
 		if said.Reading != StatusNotFound && said.Reading != StatusRejected {
 			return &Objection{fmt.Sprintf("the bank's status of key %d says %s", i+1, said.Reading), "decide confirmed or rejected when the bank says what became of it"}
@@ -280,8 +300,31 @@ func (p Policy) againstResend(in Instruction, r Ruling) *Objection {
 	return p.againstANewKey(in, r)
 }
 
+// againstLaterKeys objects where the bank knows a key that the row says was never
+// used: the database was restored to a time before it was.
+func againstLaterKeys(in Instruction, r Ruling) *Objection {
+	for i := range in.LaterKeys() {
+		n, reading := len(in.Superseded)+2+i, StatusUnknown
+		if i < len(r.Said.Later) {
+			reading = r.Said.Later[i].Reading
+		}
+		switch {
+		case reading == StatusNotFound:
+		case r.Decision == DecideRejected && (reading == StatusRejected || reading == StatusUnknown && r.WithoutBank):
+		case reading == StatusUnknown:
+			return &Objection{fmt.Sprintf("the bank's status could not be learnt: no clear answer about key %d, which it may have from before a restore", n), "ask again, and decide when it answers"}
+		default:
+			return &Objection{
+				fmt.Sprintf("the bank's status of key %d says %s, and the database does not know that it was used: it was restored to an earlier time", n, reading),
+				"follow what the runbook says of a restore; decide confirmed when the bank has executed one key and no other can be",
+			}
+		}
+	}
+	return nil
+}
+
 func (p Policy) againstANewKey(in Instruction, r Ruling) *Objection {
-	forgotten := in.LastSentAt.Add(p.KeyLifetime + p.lag())
+	forgotten := in.LastSentAt.Add(max(p.KeyLifetime, in.keyLifetime()) + p.lag())
 	switch reading := r.Said.Current.Reading; {
 	case reading == StatusRejected:
 		return nil // dead, and the bank says so

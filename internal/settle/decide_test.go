@@ -35,6 +35,11 @@ func ruling(d Decision, said ...StatusReading) Ruling {
 			r.Said.Superseded = append(r.Said.Superseded, status)
 		}
 	}
+	if d != "" {
+		for range maxSuperseded {
+			r.Said.Later = append(r.Said.Later, StatusResult{Reading: StatusNotFound})
+		}
+	}
 	if d == DecideResend {
 		r.Body = []byte("new body")
 	}
@@ -189,6 +194,14 @@ func TestObjectionsToOneDecision(t *testing.T) {
 		}, true},
 		{"resent a third time", DecideResend, []StatusReading{StatusNotFound, StatusNotFound, StatusNotFound}, superseded(2), false},
 		{"confirmed by a superseded key", DecideConfirmed, []StatusReading{StatusRejected, StatusConfirmed}, superseded(1), false},
+		{"confirmed by a superseded key while the present one is pending", DecideConfirmed, []StatusReading{StatusPending, StatusConfirmed}, superseded(1), true},
+		{"confirmed by the present key while a superseded one is pending", DecideConfirmed, []StatusReading{StatusConfirmed, StatusPending}, superseded(1), true},
+		{"confirmed while two keys are pending", DecideConfirmed, []StatusReading{StatusPending, StatusPending}, superseded(1), true},
+		{"confirmed under two keys", DecideConfirmed, []StatusReading{StatusConfirmed, StatusConfirmed}, superseded(1), true},
+		{"confirmed after one of two was sent back", DecideConfirmed, []StatusReading{StatusReturned, StatusConfirmed}, superseded(1), false},
+		{"confirmed while a key of before a restore is executed", DecideConfirmed, []StatusReading{StatusConfirmed}, ofLaterKey(0, StatusConfirmed), true},
+		{"confirmed while a key of before a restore is pending", DecideConfirmed, []StatusReading{StatusConfirmed}, ofLaterKey(0, StatusPending), true},
+		{"confirmed by a key of before a restore", DecideConfirmed, []StatusReading{StatusNotFound}, ofLaterKey(0, StatusConfirmed), false},
 		{"rejected while a superseded key is executed", DecideRejected, []StatusReading{StatusNotFound, StatusConfirmed}, superseded(1), true},
 		{"rejected while a superseded key is pending", DecideRejected, []StatusReading{StatusNotFound, StatusPending}, superseded(1), true},
 		{"rejected while a superseded key is unknown", DecideRejected, []StatusReading{StatusNotFound, StatusUnknown}, superseded(1), true},
@@ -206,12 +219,74 @@ func TestObjectionsToOneDecision(t *testing.T) {
 	}
 }
 
+// ofLaterKey is what the bank says of one of the keys that the instruction can get.
+func ofLaterKey(i int, reading StatusReading) func(in *Instruction, r *Ruling) {
+	return func(_ *Instruction, r *Ruling) { r.Said.Later[i].Reading = reading }
+}
+
+// TestAKeyOfBeforeARestore: the row was restored to a time before its next key was
+// used, so that only the bank knows.
+func TestAKeyOfBeforeARestore(t *testing.T) {
+	t.Parallel()
+	for _, d := range []Decision{DecideRejected, DecideResend} {
+		for reading := range allowed[d] {
+			for i := range maxSuperseded {
+				in, r := manual(), ruling(d, StatusNotFound)
+				r.Said.Later[i].Reading = reading
+				harmless := reading == StatusNotFound || reading == StatusRejected && d == DecideRejected
+				if change, err := policy.Decide(in, r); !harmless {
+					wantObjection(t, fmt.Sprintf("%s, key %d is %s", d, i+2, reading), change, err)
+				} else if err != nil {
+					t.Errorf("%s: %v", d, err)
+				}
+			}
+		}
+		in, r := manual(), ruling(d, StatusNotFound)
+		r.Said.Later = nil
+		change, err := policy.Decide(in, r)
+		wantObjection(t, string(d)+", not asked about later keys", change, err)
+	}
+	r := ruling(DecideRejected, StatusUnknown)
+	r.WithoutBank, r.Said.Later = true, nil
+	if _, err := policy.Decide(manual(), r); err != nil {
+		t.Errorf("without the bank: %v", err)
+	}
+	in := manual()
+	superseded(3)(&in, nil)
+	if keys := in.LaterKeys(); len(keys) != 0 {
+		t.Errorf("after the last key: %v", keys)
+	}
+	in = manual()
+	if keys := in.LaterKeys(); len(keys) != 3 || keys[0] != in.NextKey() || keys[2] != KeyOfGeneration("stl-8472", 4) {
+		t.Errorf("after the first key: %v", keys)
+	}
+}
+
 func superseded(n int) func(in *Instruction, r *Ruling) {
 	return func(in *Instruction, _ *Ruling) {
 		for i := range n {
 			in.Superseded = append(in.Superseded, SupersededKey{Key: KeyOfGeneration(in.SettlementID, i+1), At: noon})
 		}
 		in.Transfer.Key = KeyOfGeneration(in.SettlementID, n+1)
+	}
+}
+
+// TestAKeyLivesAsLongAsItsFirstSenderKnew: whoever decides can have a configuration
+// with a shorter key lifetime than the function that sent.
+func TestAKeyLivesAsLongAsItsFirstSenderKnew(t *testing.T) {
+	t.Parallel()
+	const week = 7 * 24 * time.Hour
+	in := manual()
+	in.LastSentAt, in.ResendNotAfter = noon.Add(100*time.Hour), noon.Add(ResendWindow(week))
+	forgotten := in.LastSentAt.Add(week + policy.lag())
+	for at, allowed := range map[time.Time]bool{in.LastSentAt.Add(policy.KeyLifetime + policy.lag()): false, forgotten.Add(-1): false, forgotten: true} {
+		r := ruling(DecideResend, StatusNotFound)
+		r.Took = Span{at, at}
+		if change, err := policy.Decide(in, r); !allowed {
+			wantObjection(t, at.Format(time.RFC3339), change, err)
+		} else if err != nil {
+			t.Errorf("%v: %v", at, err)
+		}
 	}
 }
 
@@ -263,6 +338,7 @@ func TestANewKeyBeginsAnew(t *testing.T) {
 	t.Parallel()
 	in := manual()
 	in.Sends, in.TransferID, in.BankStatus, in.NotFoundSince, in.Body = 4, "t", "RJCT", noon, []byte("body")
+	in.AcceptedAt, in.SendDeferred, in.Checks = noon, true, 3
 	change, err := policy.Decide(in, ruling(DecideResend, StatusRejected))
 	if err != nil {
 		t.Fatal(err)
@@ -363,6 +439,46 @@ func TestAnOldKeyThatComesAliveStopsEverything(t *testing.T) {
 	}
 }
 
+// TestNoReversalWhileAnOldKeyIsInDoubt: that the present key came to nothing says
+// nothing of one that was given up.
+func TestNoReversalWhileAnOldKeyIsInDoubt(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		state   InstructionState
+		reading StatusReading
+		known   InstructionState
+	}{
+		{InstructionUncertain, StatusRejected, InstructionRejected},
+		{InstructionUncertain, StatusReturned, InstructionReturned},
+		{InstructionAccepted, StatusRejected, InstructionRejected},
+		{InstructionAccepted, StatusReturned, InstructionReturned},
+		{InstructionConfirmed, StatusReturned, InstructionReturned},
+	} {
+		in := sent(test.state)
+		superseded(1)(&in, nil)
+		later := Span{noon.Add(time.Hour), noon.Add(time.Hour)}
+		for name, said := range map[string]Statuses{"unknown": says(test.reading, StatusUnknown), "not asked about": says(test.reading)} {
+			change, err := policy.Asked(in, said, later)
+			if err != nil || change.Reverse || change.Next.State != test.state || change.Next.NextCheckAt.IsZero() {
+				t.Errorf("%s, %s, the old key %s: %s, reverse %t, next check %v, %v",
+					test.state, test.reading, name, change.Next.State, change.Reverse, change.Next.NextCheckAt, err)
+			} else if want := "superseded key 1; the present key is " + test.reading.String(); !strings.Contains(change.Event.Detail, want) {
+				t.Errorf("%s: detail %q without %q", test.state, change.Event.Detail, want)
+			}
+		}
+		change, err := policy.Asked(in, says(test.reading, StatusNotFound), later)
+		if err != nil || !change.Reverse || change.Next.State != test.known {
+			t.Errorf("%s, %s, the old key not found: %s, reverse %t, %v", test.state, test.reading, change.Next.State, change.Reverse, err)
+		}
+	}
+	in := sent(InstructionConfirmed)
+	superseded(1)(&in, nil)
+	change, err := policy.Asked(in, says(StatusRejected, StatusUnknown), Span{long, long})
+	if err != nil || change.Next.State != InstructionManual || change.Level != LevelCritical {
+		t.Errorf("confirmed, and then rejected: %s, %v, %v; want it told whatever the old key is", change.Next.State, change.Level, err)
+	}
+}
+
 func TestPatienceBeginsAnewWithAKey(t *testing.T) {
 	t.Parallel()
 	in := resent(t)
@@ -403,6 +519,11 @@ func TestEveryKeyIsAskedAbout(t *testing.T) {
 	want := Statuses{Current: StatusResult{Reading: StatusPending}, Superseded: []StatusResult{{Reading: StatusRejected}, {Reading: StatusNotFound}}}
 	if diff := cmp.Diff(want, AskStatuses(t.Context(), bank.Status, in)); diff != "" || len(bank.seen) != 3 {
 		t.Errorf("asked %d times (-want +got):\n%s", len(bank.seen), diff)
+	}
+	bank.says[KeyOfGeneration("stl-8472", 4)] = StatusAttention
+	want.Later = []StatusResult{{Reading: StatusAttention}}
+	if diff := cmp.Diff(want, AskAllStatuses(t.Context(), bank.Status, in)); diff != "" || len(bank.seen) != 7 {
+		t.Errorf("asked %d times in all (-want +got):\n%s", len(bank.seen), diff)
 	}
 	delete(bank.says, KeyOfGeneration("stl-8472", 1))
 	defer func() {

@@ -13,6 +13,13 @@ const MaxSends = 1 + maxResends
 // at a bank that remembers a key for the given time.
 func ResendWindow(keyLifetime time.Duration) time.Duration { return keyLifetime * 4 / 5 }
 
+// keyLifetime is how long the bank remembers the key by the configuration of
+// whoever sent it first, of which [ResendWindow] was stored; zero where it was
+// never sent.
+func (in Instruction) keyLifetime() time.Duration {
+	return in.ResendNotAfter.Sub(in.FirstSentAt) * 5 / 4
+}
+
 // Possible reports whether the state machine can make such an event: whether its
 // cause leads from the one state to the other.
 func (e InstructionEvent) Possible() bool {

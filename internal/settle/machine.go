@@ -219,11 +219,21 @@ func (p Policy) Asked(in Instruction, said Statuses, took Span) (Change, error) 
 		answer := BankAnswer{HTTPStatus: r.Answer.HTTPStatus, Detail: alive + "; the present key is " + r.Reading.String()}
 		return p.observe(in, sawSupersededAlive, CauseStatus, StatusManual.String(), answer, took)
 	}
-	if r.Reading == StatusNotFound && in.State == InstructionUncertain && !said.known(in) {
-		// A send could follow, and must not while a key that it had is in doubt.
-		r = StatusResult{Answer: BankAnswer{HTTPStatus: r.Answer.HTTPStatus, RetryAfter: r.Answer.RetryAfter, Detail: said.unknown(in)}}
+	if !said.known(in) && p.wantsProof(in, r.observation(), took) {
+		detail := joinDetail(said.Unknown(in), "the present key is "+r.Reading.String())
+		r = StatusResult{Answer: BankAnswer{HTTPStatus: r.Answer.HTTPStatus, RetryAfter: r.Answer.RetryAfter, Detail: detail}}
 	}
 	return p.observe(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, took)
+}
+
+// wantsProof reports whether an observation can lead to a send or to a reversal.
+// Neither may be while a key that the instruction had is in doubt.
+func (p Policy) wantsProof(in Instruction, saw observation, took Span) bool {
+	if saw == sawNotFound && in.State == InstructionUncertain {
+		return true // the first one lets the second send
+	}
+	t, _ := p.transition(in, saw, took)
+	return t.to != in.State && t.to.reverses()
 }
 
 func later(a, b time.Time) time.Time {

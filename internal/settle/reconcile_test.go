@@ -209,3 +209,45 @@ func (s slowStore) ChangeInstruction(ctx context.Context, id string, decide func
 	defer s.pass()
 	return s.Store.ChangeInstruction(ctx, id, decide)
 }
+
+// refusingBank refuses every send, as the adapter tells it: where an earlier one
+// can have reached the bank, a refusal proves nothing. No key is known to it.
+type refusingBank struct {
+	settle.Bank
+
+	sent []settle.SendRequest
+}
+
+func (b *refusingBank) Send(_ context.Context, r settle.SendRequest) settle.SendResult {
+	b.sent = append(b.sent, r)
+	if r.EarlierMayHaveReached {
+		return settle.SendResult{Class: settle.SendUncertain}
+	}
+	return settle.SendResult{Class: settle.SendRejected}
+}
+
+func (b *refusingBank) Status(context.Context, settle.StatusRequest) settle.StatusResult {
+	return settle.StatusResult{Reading: settle.StatusNotFound}
+}
+
+// TestARefusalUnderANewKeyDoesNotReverse: the bank may have executed the transfer
+// under the key that was given up, and show it late.
+func TestARefusalUnderANewKeyDoesNotReverse(t *testing.T) {
+	t.Parallel()
+	bank := &refusingBank{}
+	stepper := settledAtNoon(t, 1, bank, func() time.Time { return noon.Add(50 * time.Hour) })
+	given := func(in settle.Instruction) (settle.Change, error) {
+		next := in
+		next.Transfer.Key, next.Body, next.Version = in.NextKey(), []byte("new"), in.Version+1
+		next.Superseded = []settle.SupersededKey{{Key: in.Transfer.Key, At: noon}}
+		event := &settle.InstructionEvent{From: in.State, To: in.State, Cause: settle.CauseDecided}
+		return settle.Change{Write: true, Next: next, Supersedes: &in, Event: event}, nil
+	}
+	if _, err := stepper.Store.ChangeInstruction(t.Context(), "stl-0", given); err != nil {
+		t.Fatal(err)
+	}
+	state, err := stepper.Step(t.Context(), "stl-0")
+	if err != nil || state != settle.InstructionUncertain || len(bank.sent) != 1 || !bank.sent[0].EarlierMayHaveReached {
+		t.Errorf("%s, %v; sent %+v", state, err, bank.sent)
+	}
+}

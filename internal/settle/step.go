@@ -126,7 +126,7 @@ func (s *Stepper) ask(ctx context.Context, held Change) (Change, error) {
 	took := Span{Began: s.now()}
 	switch held.Follow {
 	case PlanSend:
-		r := s.Bank.Send(ctx, SendRequest{Transfer: in.Transfer, Body: in.Body, EarlierMayHaveReached: in.Sends > 1})
+		r := s.Bank.Send(ctx, SendRequest{Transfer: in.Transfer, Body: in.Body, EarlierMayHaveReached: in.earlierMayHaveReached()})
 		took.Ended = s.now()
 		return s.Policy.Sent(in, r, took)
 	case PlanAsk:

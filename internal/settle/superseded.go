@@ -3,6 +3,7 @@ package settle
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,6 +39,11 @@ func (in Instruction) keySince() time.Time {
 	return in.CreatedAt
 }
 
+// earlierMayHaveReached reports whether a send before the one that was counted last
+// can have reached the bank, under whatever key: what was sent under a key that was
+// given up may have been executed.
+func (in Instruction) earlierMayHaveReached() bool { return in.Sends > 1 || len(in.Superseded) > 0 }
+
 // Statuses is what the status API said of an instruction. The zero value is
 // unknown.
 type Statuses struct {
@@ -45,18 +51,39 @@ type Statuses struct {
 	Current StatusResult
 	// Superseded is about each key that it had, in their order.
 	Superseded []StatusResult
+	// Later is about each of [Instruction.LaterKeys], where they were asked about.
+	Later []StatusResult
 }
 
-// AskStatuses asks about every key of an instruction, all at once: it takes no
-// longer than one question. status is a bank's [Bank.Status].
-func AskStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction) Statuses {
-	said := Statuses{}
-	if len(in.Superseded) > 0 {
-		said.Superseded = make([]StatusResult, len(in.Superseded))
+// LaterKeys are the idempotency keys that the instruction can still get, in their
+// order. None was ever sent by what the row says; where the database was restored to
+// an earlier time, the row may have forgotten it.
+func (in Instruction) LaterKeys() []uuid.UUID {
+	var keys []uuid.UUID
+	for n := len(in.Superseded) + 2; n <= maxSuperseded+1; n++ {
+		keys = append(keys, KeyOfGeneration(in.SettlementID, n))
 	}
-	var questions sync.WaitGroup
-	panics := make(chan any, len(in.Superseded))
-	for i, old := range in.Superseded {
+	return keys
+}
+
+// AskStatuses asks about every key that an instruction has or had, all at once: it
+// takes no longer than one question. status is a bank's [Bank.Status].
+func AskStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction) Statuses {
+	return askStatuses(ctx, status, in, nil)
+}
+
+// AskAllStatuses asks about [Instruction.LaterKeys] too.
+func AskAllStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction) Statuses {
+	return askStatuses(ctx, status, in, in.LaterKeys())
+}
+
+func askStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction, later []uuid.UUID) Statuses {
+	var (
+		said      Statuses
+		questions sync.WaitGroup
+		panics    = make(chan any, len(in.Superseded)+len(later))
+	)
+	ask := func(key uuid.UUID, to *StatusResult) {
 		questions.Go(func() {
 			defer func() {
 				if p := recover(); p != nil {
@@ -64,9 +91,21 @@ func AskStatuses(ctx context.Context, status func(context.Context, StatusRequest
 				}
 			}()
 			transfer := in.Transfer
-			transfer.Key = old.Key
-			said.Superseded[i] = status(ctx, StatusRequest{Transfer: transfer})
+			transfer.Key = key
+			*to = status(ctx, StatusRequest{Transfer: transfer})
 		})
+	}
+	if len(in.Superseded) > 0 {
+		said.Superseded = make([]StatusResult, len(in.Superseded))
+	}
+	for i, old := range in.Superseded {
+		ask(old.Key, &said.Superseded[i])
+	}
+	if len(later) > 0 {
+		said.Later = make([]StatusResult, len(later))
+	}
+	for i, key := range later {
+		ask(key, &said.Later[i])
 	}
 	said.Current = status(ctx, StatusRequest{Transfer: in.Transfer})
 	questions.Wait()
@@ -79,20 +118,24 @@ func AskStatuses(ctx context.Context, status func(context.Context, StatusRequest
 }
 
 // any reports whether the bank says reading of any key.
-func (s Statuses) any(reading StatusReading) bool {
-	for _, old := range s.Superseded {
-		if old.Reading == reading {
-			return true
+func (s Statuses) any(reading StatusReading) bool { return s.count(reading) > 0 }
+
+// count is of how many keys the bank says reading.
+func (s Statuses) count(reading StatusReading) int {
+	n := 0
+	for _, said := range slices.Concat([]StatusResult{s.Current}, s.Superseded, s.Later) {
+		if said.Reading == reading {
+			n++
 		}
 	}
-	return s.Current.Reading == reading
+	return n
 }
 
 // known reports whether the bank's status of every key of the instruction is.
-func (s Statuses) known(in Instruction) bool { return s.unknown(in) == "" }
+func (s Statuses) known(in Instruction) bool { return s.Unknown(in) == "" }
 
-// unknown says of which key the bank's status is not known; empty for none.
-func (s Statuses) unknown(in Instruction) string {
+// Unknown says of which key the bank's status is not known; empty for none.
+func (s Statuses) Unknown(in Instruction) string {
 	if s.Current.Reading == StatusUnknown {
 		return joinDetail("no clear answer", s.Current.Answer.Detail)
 	}

@@ -466,3 +466,20 @@ func TestTheJitterIsAFifthAtMost(t *testing.T) {
 		t.Errorf("only %d different waits of 100", len(seen))
 	}
 }
+
+// TestTheResendWindowIsTheFirstSenders: whoever sends again, an operator with another
+// key lifetime say, neither shortens nor lengthens it.
+func TestTheResendWindowIsTheFirstSenders(t *testing.T) {
+	t.Parallel()
+	for _, life := range []time.Duration{policy.KeyLifetime / 2, policy.KeyLifetime * 2} {
+		in := sent(InstructionUncertain)
+		in.NotFoundSince, in.LeaseUntil = noon.Add(time.Minute), time.Time{}
+		other := policy
+		other.KeyLifetime = life
+		at := noon.Add(time.Hour)
+		change, err := other.Asked(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, Span{at, at})
+		if err != nil || change.Follow != PlanSend || !change.Next.ResendNotAfter.Equal(in.ResendNotAfter) || !change.Next.FirstSentAt.Equal(noon) {
+			t.Errorf("sent again by one with %v: %v, first at %v, not after %v", life, err, change.Next.FirstSentAt, change.Next.ResendNotAfter)
+		}
+	}
+}

@@ -44,8 +44,10 @@ const (
 // compare asks the bank about an instruction, and tells the difference.
 func (v *verifier) compare(ctx context.Context, in settle.Instruction) error {
 	b := v.options.Bank
-	if err := b.Limiter.Wait(ctx); err != nil {
-		return fmt.Errorf("wait for the bank's turn: %w", err)
+	for range 1 + len(in.Superseded) { // a question about each key
+		if err := b.Limiter.Wait(ctx); err != nil {
+			return fmt.Errorf("wait for the bank's turn: %w", err)
+		}
 	}
 	began := b.Now()
 	said := b.Status(ctx, in)
@@ -53,11 +55,12 @@ func (v *verifier) compare(ctx context.Context, in settle.Instruction) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := v.answered(r); err != nil || r.Reading == settle.StatusUnknown {
+	unknown := said.Unknown(in)
+	if err := v.answered(unknown); err != nil || r.Reading == settle.StatusUnknown {
 		return err
 	}
 	says, why := b.judge(in, said, settle.Span{Began: began, Ended: b.Now()})
-	if says == agrees {
+	if says == agrees || says == pending && unknown != "" { // the whole answer is still to come
 		return nil
 	}
 	return v.tell(says == pending, snapshot.Violation{
@@ -67,18 +70,19 @@ func (v *verifier) compare(ctx context.Context, in settle.Instruction) error {
 	})
 }
 
-// answered counts a question. It fails when the bank has not answered for a while.
-func (v *verifier) answered(r settle.StatusResult) error {
+// answered counts an instruction that the bank was asked about; unknown says of which
+// of its keys the bank has not answered. It fails when that goes on for a while.
+func (v *verifier) answered(unknown string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.sum.Asked++
-	if r.Reading != settle.StatusUnknown {
+	if unknown == "" {
 		v.inARow = 0
 		return nil
 	}
 	v.sum.Unanswered++
 	if v.inARow++; v.inARow >= maxUnanswered {
-		return fmt.Errorf("the bank has not answered %d questions in a row: %s", v.inARow, r.Answer.Detail)
+		return fmt.Errorf("the bank has not answered %d questions in a row: %s", v.inARow, unknown)
 	}
 	return nil
 }

@@ -120,6 +120,32 @@ func TestWhatTheBankSays(t *testing.T) {
 	}
 }
 
+// TestABankThatDoesNotAnswerAboutAnOldKey has not answered: what it says of the
+// present one is half of the truth. Each key is a question of its own to the limit.
+func TestABankThatDoesNotAnswerAboutAnOldKey(t *testing.T) {
+	t.Parallel()
+	said := settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusConfirmed}, Superseded: make([]settle.StatusResult, 2)}
+	limiter := rate.NewLimiter(rate.Limit(1e-9), 3)
+	var found []Finding
+	v := &verifier{options: Options{
+		Found: func(f Finding) error { found = append(found, f); return nil },
+		Bank:  &Bank{Status: func(context.Context, settle.Instruction) settle.Statuses { return said }, Limiter: limiter, Now: time.Now},
+	}}
+	in := settle.Instruction{State: settle.InstructionConfirmed, Superseded: make([]settle.SupersededKey, 2)}
+	if err := v.compare(t.Context(), in); err != nil || v.sum.Asked != 1 || v.sum.Unanswered != 1 || len(found) != 0 {
+		t.Errorf("%v, asked %d, unanswered %d; want one unanswered", err, v.sum.Asked, v.sum.Unanswered)
+	}
+	if limiter.Allow() {
+		t.Error("three questions have not counted as three")
+	}
+	v.options.Bank.Limiter = rate.NewLimiter(rate.Inf, 1)
+	said.Superseded[0].Reading = settle.StatusConfirmed
+	v.sum.Violations = map[snapshot.Rule]int64{}
+	if err := v.compare(t.Context(), in); err != nil || v.sum.Unanswered != 2 || v.sum.Violations[RuleBank] != 1 || len(found) != 1 {
+		t.Errorf("another old key is executed: %v, %+v", err, v.sum)
+	}
+}
+
 // TestBankThatDoesNotAnswer wants an end of it.
 func TestBankThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()

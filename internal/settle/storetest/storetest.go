@@ -4,6 +4,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -476,6 +477,7 @@ func testNewKey(t *testing.T, b Backend) {
 	waiting := change(func(settle.Instruction) (settle.Change, error) {
 		return policy.Asked(held.Next, notFound, settle.Span{Began: now, Ended: now})
 	})
+	notFound = settle.AskAllStatuses(t.Context(), func(context.Context, settle.StatusRequest) settle.StatusResult { return notFound.Current }, waiting)
 	ruling := settle.Ruling{
 		ID: DeliveryID(), Decision: settle.DecideResend, By: "Ines", Second: "Bert", Note: "letter", Version: waiting.Version,
 		Said: notFound, Took: settle.Span{Began: now, Ended: now}, Body: []byte("new body"),

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"crypto/sha256"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/go-json-experiment/json"
+
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+const bankFunction = "projects/p/locations/l/functions/settle-payout"
+
+// TestTheBankIsTheFunctions decides and reconciles as at the real Spanner: the
+// process's environment leads to the emulator and the program's does not. So it is
+// not parallel.
+func TestTheBankIsTheFunctions(t *testing.T) {
+	f := newFixture(t)
+	t.Setenv("SPANNER_EMULATOR_HOST", f.database.emulator)
+	for _, id := range []string{stlBlocked, stlTwice} {
+		f.script(id, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
+		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+		f.step(id, time.Minute, settle.InstructionManual)
+	}
+	deployed := map[string]string{"SPANNER_DATABASE": f.database.name, "BANK_URL": f.bankURL, "BANK_KEY_LIFETIME": "72h"}
+	serve := func(variables map[string]string) []string {
+		text, err := json.Marshal(map[string]any{"name": bankFunction, "serviceConfig": map[string]any{"environmentVariables": variables}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []string{"--function", bankFunction, "--functions-endpoint", serveFunction(t, string(text))}
+	}
+	with := func(variables map[string]string, name, value string) map[string]string {
+		changed := maps.Clone(variables)
+		changed[name] = value
+		return changed
+	}
+	env := map[string]string{"SPANNER_DATABASE": f.database.name, "BANK_TOKEN": fixtureToken}
+	decide := func(id string) []string {
+		return []string{"decide", id, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank"}
+	}
+	own := []string{"--bank-from-environment"}
+	for _, tt := range []struct {
+		words string
+		now   func() time.Time
+		env   map[string]string
+		flags []string
+	}{
+		{"--function is missing", time.Now, env, nil},
+		{`--function is "f"`, time.Now, env, []string{"--function", "f"}},
+		{"if any flags in the group", time.Now, env, append(serve(deployed), own...)},
+		{"works on database", time.Now, env, serve(with(deployed, "SPANNER_DATABASE", "projects/p/instances/i/databases/other"))},
+		{`BANK_URL is "http://127.0.0.1:1" here`, time.Now, with(env, "BANK_URL", "http://127.0.0.1:1"), serve(deployed)},
+		{`BANK_KEY_LIFETIME is "24h" here and "72h" in function`, time.Now, with(env, "BANK_KEY_LIFETIME", "24h"), serve(deployed)},
+		{`BANK_VISIBILITY_LAG is "1s" here and "" in function`, time.Now, with(env, "BANK_VISIBILITY_LAG", "1s"), serve(deployed)},
+		{`BANK_SEND_TIMEOUT is "3s" here`, time.Now, with(env, "BANK_SEND_TIMEOUT", "3s"), serve(deployed)},
+		{`BANK_STATUS_TIMEOUT is "3s" here`, time.Now, with(env, "BANK_STATUS_TIMEOUT", "3s"), serve(deployed)},
+		{`BANK_PROFILE is "" in function`, time.Now, with(env, "BANK_PROFILE", "p.json"), serve(deployed)},
+		{`BANK_PROFILE is "p.json" in function`, time.Now, env, serve(with(deployed, "BANK_PROFILE", "p.json"))},
+		{"says nothing about its environment", time.Now, env, []string{"--function", bankFunction, "--functions-endpoint", serveFunction(t, "{}")}},
+		{"clock is off from Spanner's by", func() time.Time { return time.Now().Add(6 * time.Second) }, env, serve(deployed)},
+		{"clock is off from Spanner's by -", func() time.Time { return time.Now().Add(-time.Hour) }, env, serve(deployed)},
+	} {
+		for _, command := range [][]string{decide(stlBlocked), {"reconcile", stlBlocked}} {
+			before := f.state()
+			got := settlectlAt(t, tt.now, nil, tt.env, append(command, tt.flags...)...)
+			if got.code != exitError || !strings.Contains(got.errOut, tt.words) || f.state() != before {
+				t.Errorf("%s: exit code %d, %q; want %q, and nothing changed", command[0], got.code, got.errOut, tt.words)
+			}
+		}
+	}
+
+	// What is right works: by the function, and by the environment, which is told.
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_KEY_LIFETIME", "72h"), append(decide(stlBlocked), serve(deployed)...)...); got.code != exitOK {
+		t.Errorf("by the function: %+v", got)
+	}
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.bankURL), append(decide(stlTwice), own...)...); got.code != exitOK {
+		t.Errorf("by the environment: %+v", got)
+	}
+	var events strings.Builder
+	f.query(`SELECT settlement_id FROM bank_instruction_events WHERE cause = 'decided' AND ENDS_WITH(detail, "; `+remarkEnvironment+`")`, &events)
+	if strings.Count(events.String(), "\n") != 1 || !strings.Contains(events.String(), stlTwice) {
+		t.Errorf("decisions with the remark: %q; want that on %s", events.String(), stlTwice)
+	}
+	f.sound()
+}
+
+// TestAStepWithTheEnvironmentsBankSaysSo in the history.
+func TestAStepWithTheEnvironmentsBankSaysSo(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.clock.Advance(time.Minute)
+	got := f.act(nil, "reconcile", stlUncertain, "--bank-from-environment")
+	if got.code != exitOK || !strings.Contains(got.out, "--bank-from-environment") {
+		t.Errorf("%+v", got)
+	}
+	f.sound()
+}
+
+// TestADecisionWithoutAReceipt: the row is missing, and not the database.
+func TestADecisionWithoutAReceipt(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
+	f.deliver(payout(stlBlocked, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlBlocked, time.Minute, settle.InstructionManual)
+	key := sha256.Sum256([]byte(stlBlocked))
+	if _, err := f.client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete("settlement_receipts", spanner.Key{key[:]})}); err != nil {
+		t.Fatal(err)
+	}
+	got := f.refusal(exitError, "lacks a row", "decide", stlBlocked, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank")
+	if strings.Contains(got.errOut, "does not exist") || !strings.Contains(got.errOut, "settlectl verify") {
+		t.Error(got.errOut)
+	}
+}
