@@ -103,6 +103,9 @@ func TestResolve(t *testing.T) {
 
 	f.deliver(`{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":97,"reference":"fee 11"}`, settle.OutcomeConflict)
 	wantGolden(t, "resolve_several.txt", f.refusal(exitNo, "name one by --hash", with(stlConflicts)...), exitNo)
+	// Another conflict came after the only one was closed, and the answer of that was lost.
+	f.deliver(`{"settlement_id":"stl-8474","account_id":"reserve-fees","amount_cents":96}`, settle.OutcomeConflict)
+	wantGolden(t, "resolve_another.txt", f.refusal(exitNo, "name one by --hash", with(stlConflict)...), exitNo)
 	f.sound()
 }
 

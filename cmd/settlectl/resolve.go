@@ -39,13 +39,14 @@ func newResolveConflict(s streams) *cobra.Command {
 who closed it and what was found. The ledger stays as it is: the first payout
 stands, and what was not settled stays unsettled.
 
-A settlement with several open conflicts needs --hash, the payload hash of the
-payout that was not settled or the beginning of it. The note is kept for ever: put
-no payload into it.
+A settlement with several conflicts, open or closed, needs --hash, the payload
+hash of the payout that was not settled or the beginning of it; without it they
+are listed. The note is kept for ever: put no payload into it.
 
-The same command again, after an answer that was lost, succeeds. ` + roleHelp + `
+The same command again, after an answer that was lost, succeeds; if another
+conflict has come meanwhile, with --hash. ` + roleHelp + `
 
-Exit codes: 0 closed, 1 refused (no conflict, several open ones and no --hash,
+Exit codes: 0 closed, 1 refused (no conflict, several of which none is named,
 closed by somebody else or with another note), 2 wrong usage or no connection, 3
 no such settlement, 130 interrupted.`,
 		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com --note "the producer sent a draft; it is mended"
@@ -72,11 +73,11 @@ no such settlement, 130 interrupted.`,
 
 func resolveConflict(ctx context.Context, s streams, form string, o *operate.Operator, r operate.Resolution) error {
 	closed, err := o.Resolve(ctx, r)
-	if several, is := errors.AsType[*operate.SeveralOpen](err); is {
+	if several, is := errors.AsType[*operate.Several](err); is {
 		if err := printConflicts(s, form, several.Conflicts); err != nil {
 			return err
 		}
-		return &codedError{code: exitNo, err: errors.New("refused: several conflicts are open; name one by --hash")}
+		return &codedError{code: exitNo, err: errors.New("refused: there are several conflicts; name one by --hash")}
 	}
 	if err != nil {
 		return err

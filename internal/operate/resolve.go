@@ -3,7 +3,6 @@ package operate
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 type Resolution struct {
 	SettlementID string
 	// Hash is the payload hash of the payout that was not settled, or the beginning
-	// of one. Empty means the only open conflict that the settlement has.
+	// of one. Empty means the only conflict that the settlement has.
 	Hash string
 	// By is who closes it, Note what was found. Both are required.
 	By, Note string
@@ -38,11 +37,11 @@ type Conflict struct {
 
 func (c Conflict) open() bool { return c.ResolvedBy == "" }
 
-// SeveralOpen reports open conflicts of which none was named.
-type SeveralOpen struct{ Conflicts []Conflict }
+// Several reports conflicts, open or closed, of which none was named.
+type Several struct{ Conflicts []Conflict }
 
 // Error names them.
-func (s *SeveralOpen) Error() string {
+func (s *Several) Error() string {
 	var hashes []string
 	for _, c := range s.Conflicts {
 		hashes = append(hashes, fmt.Sprintf("%s (%s)", c.PayloadHash, strings.Join(c.Fields, ", ")))
@@ -52,7 +51,7 @@ func (s *SeveralOpen) Error() string {
 
 // Resolve closes a conflict and returns it. A conflict that the same person has
 // closed with the same note is closed: an answer may have been lost. It fails with
-// [ErrNoSettlement], a *[SeveralOpen] or a *[Refused].
+// [ErrNoSettlement], a *[Several] or a *[Refused].
 func (o *Operator) Resolve(ctx context.Context, r Resolution) (Conflict, error) {
 	if !settle.Signs(r.By) || !settle.Notes(r.Note) {
 		return Conflict{}, &Refused{"a name or a note is missing, too long or has characters that cannot be seen", "say in one line who closes it and what was found"}
@@ -87,17 +86,16 @@ func (o *Operator) Resolve(ctx context.Context, r Resolution) (Conflict, error) 
 }
 
 // choose returns the conflict that the resolution is about, open or closed by the
-// same resolution.
+// same resolution. One that is closed counts where several fit: a command whose
+// answer was lost must not close the conflict that came after the one it has
+// closed, which nobody has looked into.
 func choose(all []Conflict, r Resolution) (Conflict, error) {
-	var fit, open []Conflict
+	var fit []Conflict
 	for _, c := range all {
 		hash := string(c.PayloadHash)
 		_, digest, _ := strings.Cut(hash, ":")
 		if strings.HasPrefix(hash, r.Hash) || strings.HasPrefix(digest, r.Hash) {
 			fit = append(fit, c)
-			if c.open() {
-				open = append(open, c)
-			}
 		}
 	}
 	switch {
@@ -105,29 +103,15 @@ func choose(all []Conflict, r Resolution) (Conflict, error) {
 		return Conflict{}, &Refused{"the settlement has no conflict", "look at it with show"}
 	case len(fit) == 0:
 		return Conflict{}, &Refused{fmt.Sprintf("the settlement has no conflict with payload hash %q", r.Hash), "look at its conflicts with show"}
-	case len(open) > 1:
-		return Conflict{}, &SeveralOpen{open}
+	case len(fit) > 1:
+		return Conflict{}, &Several{fit}
 	}
-	resolved := slices.IndexFunc(fit, func(c Conflict) bool { return !c.open() && c.ResolvedBy == r.By && c.Note == r.Note })
-	switch {
-	case len(open) == 1 && resolved >= 0:
-		return Conflict{}, &Refused{
-			"you have resolved one conflict with this note, and another one is open",
-			fmt.Sprintf("look at it, and name it by --hash %s if it is the one you mean", open[0].PayloadHash),
-		}
-	case len(open) == 1:
-		return open[0], nil
-	case resolved >= 0:
-		return fit[resolved], nil
-	}
-	last := fit[0]
-	for _, c := range fit {
-		if c.ResolvedAt.After(last.ResolvedAt) {
-			last = c
-		}
+	c := fit[0]
+	if c.open() || c.ResolvedBy == r.By && c.Note == r.Note {
+		return c, nil
 	}
 	return Conflict{}, &Refused{
-		fmt.Sprintf("the conflict was resolved by %q at %s", last.ResolvedBy, last.ResolvedAt.UTC().Format(time.RFC3339)),
+		fmt.Sprintf("the conflict was resolved by %q at %s", c.ResolvedBy, c.ResolvedAt.UTC().Format(time.RFC3339)),
 		"nothing is left to do; another finding goes into the ticket",
 	}
 }

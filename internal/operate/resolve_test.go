@@ -32,8 +32,12 @@ func TestResolveAConflict(t *testing.T) {
 		wantRefused(t, err, "missing")
 	}
 	_, err = resolve("stl-1", "", "ines", "n")
-	if several, is := errors.AsType[*operate.SeveralOpen](err); !is || len(several.Conflicts) != 2 {
+	if several, is := errors.AsType[*operate.Several](err); !is || len(several.Conflicts) != 2 {
 		t.Errorf("two are open and none is named: %v", err)
+	}
+	_, err = resolve("stl-1", "v1:", "ines", "n")
+	if several, is := errors.AsType[*operate.Several](err); !is || len(several.Conflicts) != 2 {
+		t.Errorf("what is named fits two: %v", err)
 	}
 
 	closed, err := resolve("stl-1", string(first.PayloadHash), "ines", "the producer was mended")
@@ -49,8 +53,14 @@ func TestResolveAConflict(t *testing.T) {
 	_, err = resolve("stl-1", string(first.PayloadHash)[3:20], "ines", "something else")
 	wantRefused(t, err, `resolved by "ines" at `)
 
-	// The only one that is open needs no hash.
-	closed, err = resolve("stl-1", "", "ines", "a mistake")
+	// Nobody has looked into the other one, which is the only one open now.
+	for _, r := range [][2]string{{"ines", "the producer was mended"}, {"bert", "n"}} {
+		_, err = resolve("stl-1", "", r[0], r[1])
+		if several, is := errors.AsType[*operate.Several](err); !is || len(several.Conflicts) != 2 {
+			t.Errorf("one is closed, one is open and none is named: %v", err)
+		}
+	}
+	closed, err = resolve("stl-1", string(second.PayloadHash), "ines", "a mistake")
 	if err != nil || closed.PayloadHash != second.PayloadHash {
 		t.Errorf("%+v, %v", closed, err)
 	}
@@ -60,12 +70,24 @@ func TestResolveAConflict(t *testing.T) {
 	}
 	// A conflict that is closed is counted on, and stays closed.
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
-	_, err = resolve("stl-1", "", "bert", "n")
+	_, err = resolve("stl-1", string(second.PayloadHash), "bert", "n")
+	wantRefused(t, err, `resolved by "ines" at `)
+	// The only one that there is needs no hash.
+	only := w.deliver(w.message(`{"settlement_id":"stl-2","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
+	for range 2 {
+		closed, err = resolve("stl-2", "", "ines", "a mistake")
+		if err != nil || closed.PayloadHash != only.PayloadHash {
+			t.Errorf("%+v, %v", closed, err)
+		}
+	}
+	_, err = resolve("stl-2", "", "bert", "a mistake")
 	wantRefused(t, err, `resolved by "ines" at `)
 	// The same command again does not close a conflict that came meanwhile.
 	third := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"c","amount_cents":1}`), settle.OutcomeConflict)
 	_, err = resolve("stl-1", "", "ines", "a mistake")
-	wantRefused(t, err, "--hash "+string(third.PayloadHash))
+	if several, is := errors.AsType[*operate.Several](err); !is || len(several.Conflicts) != 3 {
+		t.Errorf("given again: %v", err)
+	}
 	if closed, err = resolve("stl-1", string(third.PayloadHash), "ines", "a mistake"); err != nil || closed.PayloadHash != third.PayloadHash {
 		t.Errorf("named: %+v, %v", closed, err)
 	}
