@@ -238,7 +238,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 		"replay_age duplicate": 1, "replay_age conflict": 2, "publish_lag": 5,
 		"bank.attempts accepted send": 1, "bank.attempts confirmed status": 1,
 		"bank.instructions uncertain": 1, "bank.instructions accepted": 1, "bank.instructions confirmed": 1,
-		"bank.oldest_uncertain_age": 0,
+		"bank.oldest_uncertain_age": 0, "bank.manual": 0,
 	}
 	if diff := cmp.Diff(want, c.points); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

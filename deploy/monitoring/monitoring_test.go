@@ -3,9 +3,11 @@
 package monitoring_test
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"cloud.google.com/go/logging/apiv2/loggingpb"
 	"cloud.google.com/go/monitoring/apiv3/v2/monitoringpb"
@@ -23,6 +26,8 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/settleonce/settleonce/internal/settle"
 )
 
 func TestFilters(t *testing.T) {
@@ -71,6 +76,7 @@ func TestFilters(t *testing.T) {
 		"settleonce_bank_instructions":         entered,
 		"settleonce_bank_contradictions":       contradictions,
 		"settleonce_bank_oldest_uncertain_age": reconciled,
+		"settleonce_bank_manual":               reconciled,
 		"settleonce_reconciler_runs":           reconciled,
 		"settleonce_faults": {
 			"panic: panic while working on a delivery", "panic in a step: panic while working on a bank instruction",
@@ -101,6 +107,44 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s matches (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// TestWhatWaitsForAPersonIsInEveryRun: the alert stays as long as there is
+// something, although nothing is due and no line tells of its becoming manual.
+func TestWhatWaitsForAPersonIsInEveryRun(t *testing.T) {
+	t.Parallel()
+	metric := readMetrics(t)["settleonce_bank_manual"]
+	filter, err := parseFilter(metric.GetFilter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := newFunctions(t)
+	runs := 0
+	waiting := func(want float64) {
+		t.Helper()
+		runs++
+		name := fmt.Sprintf("run %d", runs)
+		f.reconcile(name, f.store, f.stepper(reconciler, f.store))
+		line := f.entries[name+": reconciled"]
+		if matches, err := filter.matches(line); err != nil || !matches {
+			t.Fatalf("%s is not counted: %v, %v", name, line, err)
+		}
+		if got := field(line, extractor.FindStringSubmatch(metric.GetValueExtractor())[1]); got != want {
+			t.Errorf("%s: %v wait for a person, want %v", name, got, want)
+		}
+	}
+	waiting(0)
+	f.bank.send = settle.SendManual
+	elsewhere := f.service(f.stepper(settler, f.store), f.store) // in nobody's log, as a step of settlectl
+	elsewhere.Banking.Log = slog.New(slog.DiscardHandler)
+	for _, id := range []string{"stl-1", "stl-2"} {
+		if _, err := elsewhere.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: id, Data: []byte(payout(id, 1, true))}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waiting(2)
+	f.now = f.now.Add(30 * 24 * time.Hour)
+	waiting(2)
 }
 
 var extractor = regexp.MustCompile(`^EXTRACT\(([\w.]+)\)$`)
@@ -228,7 +272,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"settleonce_bank_contradictions", "settleonce_bank_oldest_uncertain_age", "settleonce_conflicts", "settleonce_quarantined", "settleonce_publish_lag",
+		"settleonce_bank_contradictions", "settleonce_bank_oldest_uncertain_age", "settleonce_bank_manual", "settleonce_conflicts", "settleonce_quarantined", "settleonce_publish_lag",
 		"settleonce_replays_near_horizon", "settleonce_reconciler_runs", "settleonce_bank_instructions", "settleonce_faults",
 		"pubsub.googleapis.com/subscription/num_undelivered_messages", "pubsub.googleapis.com/subscription/oldest_unacked_message_age",
 	} {

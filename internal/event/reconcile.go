@@ -67,6 +67,7 @@ type reconcileAnswer struct {
 	Failed          int                             `json:"failed,omitzero"`
 	Left            int                             `json:"left,omitzero"`
 	OldestUncertain int64                           `json:"oldest_uncertain_seconds"`
+	Manual          int                             `json:"manual"`
 	NextDue         time.Time                       `json:"next_due,omitzero"`
 	Error           string                          `json:"error,omitzero"`
 }
@@ -74,7 +75,7 @@ type reconcileAnswer struct {
 func summary(run settle.Reconciled) reconcileAnswer {
 	return reconcileAnswer{
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
-		OldestUncertain: int64(run.OldestUncertain / time.Second), NextDue: run.NextDue,
+		OldestUncertain: int64(run.OldestUncertain / time.Second), Manual: run.Manual, NextDue: run.NextDue,
 	}
 }
 
@@ -82,7 +83,7 @@ func summary(run settle.Reconciled) reconcileAnswer {
 func (a reconcileAnswer) attrs() []slog.Attr {
 	attrs := []slog.Attr{
 		slog.Int("due", a.Due), slog.Any("states", a.States), slog.Int("skipped", a.Skipped), slog.Int("failed", a.Failed),
-		slog.Int("left", a.Left), slog.Int64("oldest_uncertain_seconds", a.OldestUncertain),
+		slog.Int("left", a.Left), slog.Int64("oldest_uncertain_seconds", a.OldestUncertain), slog.Int("manual", a.Manual),
 	}
 	if !a.NextDue.IsZero() {
 		attrs = append(attrs, slog.Time("next_due", a.NextDue))

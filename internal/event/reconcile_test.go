@@ -32,9 +32,10 @@ func TestReconcileAnswers(t *testing.T) {
 		body     string
 		log      string
 	}{
-		{"nothing due", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, nil }, false, 200, `{"due":0,"oldest_uncertain_seconds":0}`, `"severity":"INFO"`},
-		{"no bank", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{Due: 3}, settle.ErrNoBank }, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
-		{"store down", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"error":"not reconciled; see the log; the next run goes on"}`, `"error":"down"`},
+		{"nothing due", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, nil }, false, 200, `{"due":0,"oldest_uncertain_seconds":0,"manual":0}`, `"severity":"INFO"`},
+		{"some wait for a person", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{Manual: 2}, nil }, false, 200, `"manual":2}`, `"manual":2`},
+		{"no bank", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{Due: 3}, settle.ErrNoBank }, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"manual":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
+		{"store down", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"not reconciled; see the log; the next run goes on"}`, `"error":"down"`},
 		{"panic", http.MethodPost, func(context.Context) (settle.Reconciled, error) { panic(marker) }, false, 500, `"error":"unknown whether settled: a fault of the program`, `"severity":"CRITICAL"`},
 		{"GET", http.MethodGet, nil, false, 405, `only POST`, `"severity":"WARNING"`},
 		{"draining", http.MethodPost, nil, true, 503, `shutting down`, `"severity":"INFO"`},

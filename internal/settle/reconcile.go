@@ -48,6 +48,8 @@ type Reconciled struct {
 	OldestUncertain time.Duration
 	// NextDue is when the next instruction is due; zero for none.
 	NextDue time.Time
+	// Manual counts the instructions that wait for a person, up to [MaxManual].
+	Manual int
 }
 
 // backlogTimeout bounds the look at what is left. It does not depend on the run's
@@ -90,7 +92,7 @@ func (r *Reconciler) withBacklog(ctx context.Context, run Reconciled) (Reconcile
 	if !backlog.UncertainSince.IsZero() {
 		run.OldestUncertain = max(r.Now().Sub(backlog.UncertainSince), 0)
 	}
-	run.NextDue = backlog.NextDue
+	run.NextDue, run.Manual = backlog.NextDue, backlog.Manual
 	return run, nil
 }
 

@@ -70,7 +70,13 @@ type Backlog struct {
 	// NextDue is when the next instruction is due, which can be in the past; zero
 	// for none.
 	NextDue time.Time
+	// Manual counts the instructions that wait for a person, up to [MaxManual].
+	Manual int
 }
+
+// MaxManual is the most that a backlog counts to: what it costs to look must not
+// grow with what people leave undone.
+const MaxManual = 1000
 
 // ErrOutcomeUnknown reports that a commit was sent, that its answer was lost,
 // and that reading again did not tell whether it went through.

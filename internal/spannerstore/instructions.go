@@ -243,10 +243,16 @@ SELECT ARRAY(
   LIMIT @limit)
 FROM UNNEST(GENERATE_ARRAY(0, 15)) AS shard`
 
-// backlogSQL takes the first entry of each shard of both indexes, and of these the
-// earliest.
+// backlogSQL takes the first entry of each shard of two indexes, and of these the
+// earliest. Of the third it counts the entries, as far as anybody wants to know.
 const backlogSQL = `
-SELECT MIN(uncertain_since), MIN(next_check_at)
+SELECT MIN(uncertain_since), MIN(next_check_at), (
+  SELECT COUNT(*)
+  FROM (
+    SELECT settlement_key
+    FROM bank_instructions@{FORCE_INDEX=bank_instructions_manual}
+    WHERE manual_shard IS NOT NULL
+    LIMIT @manual))
 FROM (
   SELECT
     (SELECT uncertain_since
@@ -295,11 +301,14 @@ func inTurn(lists [][]string, limit int) []string {
 // Backlog implements settle.Store.
 func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
 	var uncertain, due spanner.NullTime
-	err := s.queryIndexes(ctx, backlogSQL, nil, func(row *spanner.Row) error { return row.Columns(&uncertain, &due) })
+	var manual int64
+	err := s.queryIndexes(ctx, backlogSQL, map[string]any{"manual": int64(settle.MaxManual)}, func(row *spanner.Row) error {
+		return row.Columns(&uncertain, &due, &manual)
+	})
 	if err != nil {
-		return settle.Backlog{}, fmt.Errorf("find the oldest uncertain and the next due bank instruction: %w", err)
+		return settle.Backlog{}, fmt.Errorf("find the oldest uncertain, the next due and the manual bank instructions: %w", err)
 	}
-	return settle.Backlog{UncertainSince: uncertain.Time, NextDue: due.Time}, nil
+	return settle.Backlog{UncertainSince: uncertain.Time, NextDue: due.Time, Manual: int(manual)}, nil
 }
 
 // emulatorHint makes the emulator answer a query that is forced to NULL_FILTERED

@@ -195,8 +195,8 @@ func TestDueReturnsNothingThatIsFinal(t *testing.T) {
 	if err != nil || !backlog.NextDue.Equal(now) {
 		t.Errorf("backlog %+v, %v; want %v due next", backlog, err, now)
 	}
-	if sent, values := queries.seen(); len(sent) != 1 || values != 2 {
-		t.Errorf("%d queries and %d values, want 1 with the two times", len(sent), values)
+	if sent, values := queries.seen(); len(sent) != 1 || values != 3 {
+		t.Errorf("%d queries and %d values, want 1 with the two times and the count", len(sent), values)
 	}
 }
 
@@ -277,6 +277,11 @@ func mostIn(byShard map[int64][]string) (most int64) {
 var perShard = regexp.MustCompile(`SELECT (\w+) FROM bank_instructions@\{FORCE_INDEX=(\w+)\} ` +
 	`WHERE due_shard = shard AND (\w+) IS NOT NULL (?:AND (\w+) <= @now )?ORDER BY (\w+) LIMIT (\S+)\)`)
 
+// bounded is a subquery that ends after a number of entries of an index that has
+// no others.
+var bounded = regexp.MustCompile(`SELECT COUNT\(\*\) FROM \( SELECT settlement_key ` +
+	`FROM bank_instructions@\{FORCE_INDEX=bank_instructions_manual\} WHERE manual_shard IS NOT NULL LIMIT @manual\)`)
+
 // TestWhatIsDueIsSoughtByShard reads the queries as they are sent, since the
 // emulator shows no plan.
 func TestWhatIsDueIsSoughtByShard(t *testing.T) {
@@ -307,6 +312,7 @@ func TestWhatIsDueIsSoughtByShard(t *testing.T) {
 			subqueries = append(subqueries, match[1:])
 		}
 		got = append(got, subqueries)
+		sql = bounded.ReplaceAllString(sql, "")
 		if strings.Count(sql, "bank_instructions@") != len(subqueries) || strings.Contains(perShard.ReplaceAllString(sql, ""), "bank_instructions") {
 			t.Errorf("reads the table in another way too: %s", sql)
 		}
@@ -323,6 +329,9 @@ func TestWhatIsDueIsSoughtByShard(t *testing.T) {
 	if limit := sent[0].GetParams().GetFields()["limit"].GetStringValue(); limit != "7" {
 		t.Errorf("limit %s, want 7", limit)
 	}
+	if most := sent[1].GetParams().GetFields()["manual"].GetStringValue(); most != "1000" || !bounded.MatchString(strings.Join(strings.Fields(sent[1].GetSql()), " ")) {
+		t.Errorf("manual ones are counted up to %q, want 1000: %s", most, sent[1].GetSql())
+	}
 }
 
 // TestWhatIsDueIsNotSoughtWithoutItsIndex: a scan of the table must not take the
@@ -330,7 +339,7 @@ func TestWhatIsDueIsSoughtByShard(t *testing.T) {
 func TestWhatIsDueIsNotSoughtWithoutItsIndex(t *testing.T) {
 	t.Parallel()
 	for index, refused := range map[string]struct{ due, backlog bool }{
-		"bank_instructions_due": {true, true}, "bank_instructions_uncertain": {false, true}, "no index": {false, false},
+		"bank_instructions_due": {true, true}, "bank_instructions_uncertain": {false, true}, "bank_instructions_manual": {false, true}, "no index": {false, false},
 	} {
 		statements, err := schema.Statements()
 		if err != nil {

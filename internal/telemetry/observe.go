@@ -19,6 +19,7 @@ type instruments struct {
 	attempts, instructions              metric.Int64Counter
 	duration, publishLag, replayAge     metric.Float64Histogram
 	oldestUncertain                     metric.Float64Gauge
+	manual                              metric.Int64Gauge
 }
 
 // Bounds of the histograms, in seconds.
@@ -52,6 +53,9 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	}
 	i.oldestUncertain, err = m.Float64Gauge("settleonce.bank.oldest_uncertain_age", metric.WithUnit("s"),
 		metric.WithDescription("Age of the oldest uncertain bank instruction, as of the latest run of the reconciler."))
+	errs = append(errs, err)
+	i.manual, err = m.Int64Gauge("settleonce.bank.manual", metric.WithUnit("{instruction}"),
+		metric.WithDescription("Bank instructions that wait for a person, up to 1000, as of the latest run of the reconciler."))
 	return i, errors.Join(append(errs, err)...)
 }
 
@@ -119,6 +123,7 @@ func (t *Telemetry) Run(ctx context.Context) (context.Context, func(settle.Recon
 	return ctx, func(run settle.Reconciled, err error) {
 		if err == nil {
 			t.instruments.oldestUncertain.Record(ctx, run.OldestUncertain.Seconds())
+			t.instruments.manual.Record(ctx, int64(run.Manual))
 		}
 		span.SetAttributes(attribute.Int("settleonce.due", run.Due), attribute.Int("settleonce.skipped", run.Skipped),
 			attribute.Int("settleonce.failed", run.Failed), attribute.Int("settleonce.left", run.Left))

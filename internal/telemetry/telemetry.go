@@ -17,6 +17,7 @@
 //	settleonce.bank.attempts             counter    exchange, class exchanges with the bank by what they proved
 //	settleonce.bank.instructions         counter    state           bank instructions that entered a state
 //	settleonce.bank.oldest_uncertain_age gauge      s               of the latest run of the reconciler
+//	settleonce.bank.manual               gauge                      instructions that wait for a person, up to 1000, as of that run
 //
 // A trace has one span for the delivery or the run, and in it one for each call of
 // the store and for each exchange with the bank. It continues the trace that the

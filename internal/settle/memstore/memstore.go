@@ -184,6 +184,9 @@ func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
 			b.UncertainSince = earlier(b.UncertainSince, since)
 		}
 		b.NextDue = earlier(b.NextDue, in.NextCheckAt)
+		if in.State == settle.InstructionManual && b.Manual < settle.MaxManual {
+			b.Manual++
+		}
 	}
 	return b, nil
 }

@@ -45,6 +45,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a replay after the receipt has expired", testExpiredReceipt},
 		{"a bank instruction is created with the movement", testInstruction},
 		{"instructions become due", testDue},
+		{"what waits for a person is counted", testManual},
 		{"an instruction is leased to one step at a time", testClaim},
 		{"a change that is refused changes nothing", testRefusedChange},
 		{"a rejected transfer reverses the movement in one change", testRejected},
@@ -358,6 +359,36 @@ func testDue(t *testing.T, b Backend) {
 	want := settle.Backlog{UncertainSince: wantSound(t, b).Instructions[0].CreatedAt, NextDue: PublishTime}
 	if err != nil || backlog != want {
 		t.Errorf("backlog %+v, %v; want %+v", backlog, err, want)
+	}
+}
+
+// testManual: what waits for a person is counted for as long as it does, although
+// it is never due.
+func testManual(t *testing.T, b Backend) {
+	store := b.Open(t)
+	in := func(state settle.InstructionState) func(settle.Instruction) (settle.Change, error) {
+		return func(in settle.Instruction) (settle.Change, error) {
+			in.State, in.NextCheckAt, in.Version = state, time.Time{}, in.Version+1
+			return settle.Change{Next: in, Write: true}, nil
+		}
+	}
+	for i, state := range []settle.InstructionState{settle.InstructionManual, settle.InstructionManual, settle.InstructionConfirmed} {
+		st := NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1,"creditor_account":"c"}`, i))
+		mustSettle(t, store, st)
+		if _, err := store.ChangeInstruction(t.Context(), st.Payout.SettlementID, in(state)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSettle(t, store, NewSettlement(t, plain))
+	for _, want := range []int{2, 1, 0} {
+		if backlog, err := store.Backlog(t.Context()); err != nil || backlog != (settle.Backlog{Manual: want}) {
+			t.Errorf("backlog %+v, %v; want %d manual", backlog, err, want)
+		}
+		if want > 0 {
+			if _, err := store.ChangeInstruction(t.Context(), fmt.Sprintf("stl-%d", want-1), in(settle.InstructionConfirmed)); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 }
 
