@@ -194,6 +194,27 @@ func TestReconcile(t *testing.T) {
 	f.sound()
 }
 
+// TestReconcileThatNeedsAPerson: what nobody is alerted of by the functions' log
+// is no success.
+func TestReconcileThatNeedsAPerson(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.script(stlForgotten, lostPlan)
+	f.script(stlTwice, banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
+	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.clock.Advance(20 * time.Hour)
+	wantGolden(t, "reconcile_manual.txt", f.act(nil, "reconcile", stlForgotten), exitNo)
+	f.deliver(payout(stlTwice, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.clock.Advance(time.Minute)
+	wantGolden(t, "reconcile_due_manual.txt", f.act(nil, "reconcile", "--due"), exitNo)
+
+	f.script("stl-8490", banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
+	f.deliver(payout("stl-8490", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.clock.Advance(time.Minute)
+	wantGolden(t, "reconcile_critical.txt", f.act(nil, "reconcile", "stl-8490"), exitNo)
+	f.sound()
+}
+
 // TestRelease runs a real Pub/Sub emulator, to which the process's environment
 // leads; so it is not parallel.
 func TestRelease(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
@@ -179,10 +180,35 @@ func remarked(detail string) string {
 	return detail + "; " + remarkEnvironment
 }
 
-// stepper makes steps, and tells standard error of what is unusual.
-func (b banking) stepper(s streams, store settle.Store) *settle.Stepper {
-	log := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return &settle.Stepper{Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now, Log: log}
+// stepper makes steps, and tells standard error of what is unusual. It counts what
+// somebody has to look at now.
+func (b banking) stepper(s streams, store settle.Store) (*settle.Stepper, *atomic.Int64) {
+	log := alarmed{slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}), new(atomic.Int64)}
+	return &settle.Stepper{Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now, Log: slog.New(log)}, log.alarms
+}
+
+// alarmed counts the critical lines of a log.
+type alarmed struct {
+	slog.Handler
+	alarms *atomic.Int64
+}
+
+// Handle implements [slog.Handler].
+func (a alarmed) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= settle.LevelCritical {
+		a.alarms.Add(1)
+	}
+	return a.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (a alarmed) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return alarmed{a.Handler.WithAttrs(attrs), a.alarms}
+}
+
+// WithGroup implements [slog.Handler].
+func (a alarmed) WithGroup(name string) slog.Handler {
+	return alarmed{a.Handler.WithGroup(name), a.alarms}
 }
 
 // errNoBankHere reports that there is no bank.

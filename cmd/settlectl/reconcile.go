@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,7 @@ type runReport struct {
 	Failed          int                             `json:"failed"`
 	Left            int                             `json:"left"`
 	OldestUncertain float64                         `json:"oldest_uncertain_s"`
+	Manual          int                             `json:"manual"` // all that wait for a person
 	NextDue         time.Time                       `json:"next_due,omitzero"`
 }
 
@@ -84,8 +86,9 @@ It can send to the bank. ` + bankHelp + `
 ` + roleHelp + `
 
 Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step failed
-with --due, 2 wrong usage or no connection, or the step failed, 3 no such
-settlement, 130 interrupted.`,
+with --due, or somebody has to look: an instruction became manual, or the bank's
+answer is of severity CRITICAL; 2 wrong usage or no connection, or the step failed,
+3 no such settlement, 130 interrupted.`,
 		Example: `  settlectl reconcile stl-8484 --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl reconcile --due --json --bank-from-environment`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -107,11 +110,11 @@ settlement, 130 interrupted.`,
 				return errNoBankHere
 			}
 			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
-				stepper := b.stepper(s, o.Store)
+				stepper, alarms := b.stepper(s, o.Store)
 				if due {
-					return reconcileDue(ctx, s, output.form, stepper)
+					return reconcileDue(ctx, s, output.form, stepper, alarms)
 				}
-				return reconcileOne(ctx, s, output.form, o, stepper, args[0])
+				return reconcileOne(ctx, s, output.form, o, stepper, alarms, args[0])
 			})
 		},
 	}
@@ -122,7 +125,7 @@ settlement, 130 interrupted.`,
 	return cmd
 }
 
-func reconcileOne(ctx context.Context, s streams, form string, o *operate.Operator, stepper *settle.Stepper, id string) error {
+func reconcileOne(ctx context.Context, s streams, form string, o *operate.Operator, stepper *settle.Stepper, alarms *atomic.Int64, id string) error {
 	done, err := o.Step(ctx, stepper, id)
 	idle := errors.Is(err, settle.ErrNotDue) || errors.Is(err, settle.ErrLeaseLost)
 	if err != nil && !idle {
@@ -140,7 +143,27 @@ func reconcileOne(ctx context.Context, s streams, form string, o *operate.Operat
 	if idle {
 		return &codedError{code: exitNo, err: fmt.Errorf("nothing was done: %s", report.Why)}
 	}
-	return nil
+	became := 0
+	if done.After.State == settle.InstructionManual {
+		became = 1
+	}
+	return needsPerson(became, alarms)
+}
+
+// needsPerson is the error of steps that somebody has to look at: those of this
+// program are in no log that an alert is made from.
+func needsPerson(manual int, alarms *atomic.Int64) error {
+	var why []string
+	if manual > 0 {
+		why = append(why, fmt.Sprintf("%d became manual, and nothing moves by itself any more", manual))
+	}
+	if alarms.Load() > 0 {
+		why = append(why, "severity CRITICAL: what the bank says does not fit what is recorded, and it may have paid twice")
+	}
+	if len(why) == 0 {
+		return nil
+	}
+	return &codedError{code: exitNo, err: fmt.Errorf("somebody has to look: %s; see it with settlectl list manual and settlectl show", strings.Join(why, "; "))}
 }
 
 func instructionOf(in settle.Instruction) instructionAt {
@@ -177,7 +200,7 @@ func (r stepReport) print(s streams, form string) error {
 	return printFacts(s, append(facts, [2]string{"after", r.After.words()}))
 }
 
-func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.Stepper) error {
+func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.Stepper, alarms *atomic.Int64) error {
 	reconciler := settle.Reconciler{
 		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileListed, Concurrency: reconcileAtOnce, Margin: stepper.Longest(),
 	}
@@ -187,18 +210,20 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.S
 	}
 	report := runReport{
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
-		OldestUncertain: run.OldestUncertain.Seconds(), NextDue: run.NextDue,
+		OldestUncertain: run.OldestUncertain.Seconds(), Manual: run.Manual, NextDue: run.NextDue,
 	}
 	if err := report.print(s, form); err != nil {
 		return err
 	}
+	manual := needsPerson(run.States[settle.InstructionManual], alarms)
 	switch {
-	case ctx.Err() != nil:
-		return ctx.Err()
 	case run.Failed > 0:
-		return &codedError{code: exitNo, err: fmt.Errorf("%d steps failed; they are named above, and the next run tries again", run.Failed)}
+		failed := fmt.Errorf("%d steps failed; they are named above, and the next run tries again", run.Failed)
+		return &codedError{code: exitNo, err: errors.Join(failed, manual)}
+	case manual != nil:
+		return manual
 	}
-	return nil
+	return ctx.Err()
 }
 
 func (r runReport) print(s streams, form string) error {
@@ -218,6 +243,7 @@ func (r runReport) print(s streams, form string) error {
 		{"skipped", fmt.Sprintf("%d, which another step was working on", r.Skipped)},
 		{"failed", strconv.Itoa(r.Failed)},
 		{"left", strconv.Itoa(r.Left)},
+		{"manual", fmt.Sprintf("%d in all, which wait for a person", r.Manual)},
 		{"next due", instant(r.NextDue)},
 	})
 }
