@@ -273,6 +273,18 @@ func TestRelease(t *testing.T) {
 	f.sound()
 }
 
+// TestReleasedByTwo: nobody knows what the other one has published.
+func TestReleasedByTwo(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	f := releaseFlags{release: operate.Release{By: "ines", Edited: []byte("{}")}}
+	err := f.printReleased(streams{out: &out}, outputTable, operate.Released{Kept: operate.Kept{ReleasedBy: "bert"}, PublishedAs: "7", Edited: true})
+	words := strings.Join(strings.Fields(out.String()), " ")
+	if err != nil || !strings.Contains(words, "by bert at the same time: two messages were published") || strings.Contains(words, "settled once") {
+		t.Errorf("%v: %s", err, words)
+	}
+}
+
 // receiveReleased pulls and acknowledges that many messages, and wants each to say
 // whence it comes.
 func receiveReleased(t *testing.T, topic testTopic, count int) (data []string) {

@@ -39,8 +39,10 @@ type releaseFlags struct {
 type releaseSummary struct {
 	Reason string `json:"reason"`
 	operate.Tally
-	Left   int64 `json:"left"` // open messages of the reason that the run did not come to
-	DryRun bool  `json:"dry_run,omitzero"`
+	Left int64 `json:"left"` // open messages of the reason that the run did not come to
+	// DefaultCurrency is what the defaulted ones were judged with.
+	DefaultCurrency string `json:"default_currency,omitzero"`
+	DryRun          bool   `json:"dry_run,omitzero"`
 }
 
 func newRelease(s streams) *cobra.Command {
@@ -59,18 +61,20 @@ message ID that stands for several messages lists them. Looking for a message ID
 reads the whole table, a message_key only its row.
 
 The message is published first and marked then. A crash between the two leaves it
-open; releasing it again publishes a second copy, and a payout is settled once
-however often it is published.
+open; releasing the same again publishes a second copy, and the same payout is
+settled once however often it is published.
 
 What the function would refuse again is not released. A message that had no
-currency needs --default-currency, as the function has it now.
+currency needs --default-currency, as the function has it now: what is shown is
+worked out with it, what is settled with the function's own DEFAULT_CURRENCY.
 
 --edit FILE publishes the bytes of FILE in its place. Only the producer knows what
 a payout was meant to be: it has to agree, and --note says who did. The note and a
 digest of the bytes are kept with the row; put no payload into the note.
 
---all releases every open message of one reason, as far as each would be accepted
-now: it asks first, or needs --yes. A failure ends it, and another run goes on.
+--all releases every open message of one reason, the oldest first, as far as each
+would be accepted now and Pub/Sub takes it: it asks first, or needs --yes. A
+failure ends it, and another run goes on.
 
 A released row is kept for 30 days. PUBSUB_EMULATOR_HOST leads to an emulator.
 ` + roleHelp + ` Publishing needs roles/pubsub.publisher.
@@ -205,15 +209,23 @@ func (f *releaseFlags) printReleased(s streams, form string, r operate.Released)
 		return printJSON(s.out, r)
 	}
 	facts := append(keptFacts(r.Kept), [2]string{"settlement", r.SettlementID}, [2]string{"hash", string(r.PayloadHash)})
+	if r.DefaultCurrency != "" {
+		facts = append(facts, [2]string{"currency", functionsCurrency(r.DefaultCurrency)})
+	}
 	switch {
 	case f.release.DryRun:
 		facts = append(facts, [2]string{"released", "it would be"})
 	case r.ReleasedBy != f.release.By:
-		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", "by " + r.ReleasedBy + " at the same time: it was published twice, and is settled once"})
+		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", "by " + r.ReleasedBy + " at the same time: two messages were published, which are one payout only if both say the same; look at what became of each"})
 	default:
 		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", instant(r.ReleasedAt) + " by " + r.ReleasedBy})
 	}
 	return printFacts(s, facts)
+}
+
+// functionsCurrency says what a message without a currency is worked out with.
+func functionsCurrency(ours string) string {
+	return ours + " by default; what counts is the function's own DEFAULT_CURRENCY: with another one the hash is another, with none it is refused again"
 }
 
 func keptFacts(k operate.Kept) [][2]string {
@@ -261,6 +273,9 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 	tally, runErr := o.ReleaseAll(ctx, extent, f.release, bar.each)
 	bar.stop(runErr == nil)
 	summary := releaseSummary{Reason: f.reason, Tally: tally, Left: extent.Messages - int64(tally.Released+tally.Refused), DryRun: f.release.DryRun}
+	if tally.Defaulted > 0 {
+		summary.DefaultCurrency = f.release.DefaultCurrency
+	}
 	if err := summary.print(s, form); err != nil {
 		return err
 	}
@@ -268,7 +283,7 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 	case runErr != nil:
 		return runErr
 	case tally.Refused > 0:
-		return &codedError{code: exitNo, err: fmt.Errorf("%d messages stay in quarantine: they would be refused again", tally.Refused)}
+		return &codedError{code: exitNo, err: fmt.Errorf("%d messages stay in quarantine: they would be refused again, or Pub/Sub does not take them", tally.Refused)}
 	}
 	return nil
 }
@@ -281,9 +296,13 @@ func (r releaseSummary) print(s streams, form string) error {
 	if r.DryRun {
 		released += " would be"
 	}
-	return printFacts(s, [][2]string{
-		{"reason", r.Reason}, {"released", released}, {"refused again", strconv.Itoa(r.Refused)}, {"left", strconv.FormatInt(r.Left, 10)},
-	})
+	facts := [][2]string{
+		{"reason", r.Reason}, {"released", released}, {"refused", strconv.Itoa(r.Refused)}, {"left", strconv.FormatInt(r.Left, 10)},
+	}
+	if r.Defaulted > 0 {
+		facts = append(facts, [2]string{"currency", fmt.Sprintf("of %d: %s", r.Defaulted, functionsCurrency(r.DefaultCurrency))})
+	}
+	return printFacts(s, facts)
 }
 
 // confirm asks on a terminal. Where there is none it refuses: --yes is then needed.

@@ -19,7 +19,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -36,8 +35,7 @@ const (
 	tagRelease = "operator_release"
 )
 
-// Operator makes the changes. Its fields are set once, before the first call. It is
-// not to be copied.
+// Operator makes the changes. Its fields are set once, before the first call.
 type Operator struct {
 	// Client is the database. Required.
 	Client *spanner.Client
@@ -54,11 +52,6 @@ type Operator struct {
 	NewID func() string
 	// Now tells the time. Required.
 	Now func() time.Time
-
-	// marking lets one message be marked at a time: the emulator mishandles two
-	// read-write transactions of one client, and a person waits for hundreds of
-	// them and not for millions.
-	marking sync.Mutex
 }
 
 // Refused says why a change was not made and what to do instead. Nothing was

@@ -169,6 +169,8 @@ type memoryTopic struct {
 	// it; nil: nothing.
 	after func()
 	err   error
+	// refuses fails for messages that Pub/Sub takes from nobody; nil: for none.
+	refuses func(*pubsub.Message) error
 }
 
 func (t *memoryTopic) Publish(_ context.Context, m *pubsub.Message) (string, error) {
@@ -176,6 +178,11 @@ func (t *memoryTopic) Publish(_ context.Context, m *pubsub.Message) (string, err
 	defer t.mu.Unlock()
 	if t.err != nil {
 		return "", t.err
+	}
+	if t.refuses != nil {
+		if err := t.refuses(m); err != nil {
+			return "", err
+		}
 	}
 	t.kept = append(t.kept, m)
 	if t.after != nil {

@@ -13,6 +13,8 @@ import (
 	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/spanner"
 	"github.com/go-json-experiment/json"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -47,7 +49,7 @@ type NotMarked struct {
 
 // Error says what was done, and what to do.
 func (n *NotMarked) Error() string {
-	return fmt.Sprintf("published as message %s, but not marked as released: %v; release it again, which is harmless", n.PublishedAs, n.Err)
+	return fmt.Sprintf("published as message %s, but not marked as released: %v; release the same again, which is harmless", n.PublishedAs, n.Err)
 }
 
 // Unwrap returns the database's error.
@@ -85,6 +87,9 @@ type Released struct {
 	// SettlementID and PayloadHash are those of the payout that was published.
 	SettlementID string             `json:"settlement_id"`
 	PayloadHash  settle.PayloadHash `json:"payload_hash"`
+	// DefaultCurrency is the currency that both were worked out with, where the message
+	// has none. The function works them out with its own. Empty: it has one.
+	DefaultCurrency string `json:"default_currency,omitzero"`
 	// PublishedAs is the ID of the new message; empty in a dry run.
 	PublishedAs string `json:"published_as,omitzero"`
 	// Edited says that it was not what was kept.
@@ -137,7 +142,7 @@ func (o *Operator) Find(ctx context.Context, message string) (found []Kept, err 
 // Release publishes a kept message again, and marks it. It fails with a *[Refused].
 //
 // It publishes first. A crash before the mark leaves the message open, and
-// releasing it again publishes a second copy: a payout is settled once however
+// releasing it again publishes a second copy: the same payout is settled once however
 // often it is published, and a copy that is refused again would be one more row in
 // quarantine. The other way round a crash would leave a message that says released
 // and was not: a payout that nobody pays.
@@ -157,10 +162,16 @@ func (o *Operator) Release(ctx context.Context, k Kept, r Release) (Released, er
 		return Released{}, err
 	}
 	released := Released{Kept: kept.Kept, SettlementID: payout.SettlementID, PayloadHash: payout.Hash(), Edited: r.Edited != nil}
+	if _, err := settle.Decode(kept.published(r), ""); err != nil { // what it lacks is what r gave it
+		released.DefaultCurrency = payout.Currency
+	}
 	if r.DryRun {
 		return released, nil
 	}
 	released.PublishedAs, err = o.Topic.Publish(ctx, kept.message(r))
+	if takenFromNobody(err) {
+		return Released{}, &Refused{fmt.Sprintf("Pub/Sub refuses it: %v", err), "have the producer publish it again in a form that Pub/Sub takes"}
+	}
 	if err != nil {
 		return Released{}, fmt.Errorf("publish message %q again: %w", kept.MessageID, err)
 	}
@@ -168,6 +179,12 @@ func (o *Operator) Release(ctx context.Context, k Kept, r Release) (Released, er
 		return Released{}, &NotMarked{PublishedAs: released.PublishedAs, Err: err}
 	}
 	return released, nil
+}
+
+// takenFromNobody reports that Pub/Sub refused a message for what it is, such as one
+// that has a hundred attributes before it gets another: it will always do so.
+func takenFromNobody(err error) bool {
+	return err != nil && (status.Code(err) == codes.InvalidArgument || errors.Is(err, pubsub.ErrOversizedMessage))
 }
 
 // keptMessage is a whole message.
@@ -220,17 +237,13 @@ func (m keptMessage) check(r Release) (settle.Payout, error) {
 	if m.ReleasedBy != "" {
 		return settle.Payout{}, alreadyReleased(m.Kept)
 	}
-	data := m.data
-	switch {
-	case r.Edited != nil:
-		data = r.Edited
-	case m.Reason == settle.ReasonUnsupportedEvent:
+	if r.Edited == nil && m.Reason == settle.ReasonUnsupportedEvent {
 		return settle.Payout{}, &Refused{
 			"what was kept is the whole request of something that is no Pub/Sub message",
 			"find out who sends it; it is not for the topic",
 		}
 	}
-	payout, err := settle.Decode(data, r.DefaultCurrency)
+	payout, err := settle.Decode(m.published(r), r.DefaultCurrency)
 	if refusal, refused := errors.AsType[*settle.Refusal](err); refused {
 		return settle.Payout{}, wouldBeRefused(refusal, r)
 	}
@@ -252,6 +265,14 @@ func alreadyReleased(k Kept) *Refused {
 	return &Refused{fmt.Sprintf("it was released by %q at %s", k.ReleasedBy, k.ReleasedAt.UTC().Format(time.RFC3339)), "nothing was published again"}
 }
 
+// published is the data that is published.
+func (m keptMessage) published(r Release) []byte {
+	if r.Edited != nil {
+		return r.Edited
+	}
+	return m.data
+}
+
 // message is what is published: the kept message with its attributes and its
 // ordering key.
 func (m keptMessage) message(r Release) *pubsub.Message {
@@ -261,11 +282,7 @@ func (m keptMessage) message(r Release) *pubsub.Message {
 		attributes = map[string]string{}
 	}
 	attributes[ReleasedAttribute] = m.Key
-	data := m.data
-	if r.Edited != nil {
-		data = r.Edited
-	}
-	return &pubsub.Message{Data: data, Attributes: attributes, OrderingKey: m.orderingKey}
+	return &pubsub.Message{Data: m.published(r), Attributes: attributes, OrderingKey: m.orderingKey}
 }
 
 // mark records that the message was published again. From then on its row is kept
@@ -274,8 +291,6 @@ func (o *Operator) mark(ctx context.Context, m keptMessage, r Release, published
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), markTimeout)
 	defer cancel()
 	marked, note := m.Kept, recordOf(r, publishedAs)
-	o.marking.Lock()
-	defer o.marking.Unlock()
 	response, err := o.Client.ReadWriteTransactionWithOptions(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		marked = m.Kept
 		raw := sha256.Sum256([]byte(m.identity))

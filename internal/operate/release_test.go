@@ -11,6 +11,8 @@ import (
 
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/operate"
 	"github.com/settleonce/settleonce/internal/settle"
@@ -83,8 +85,13 @@ func TestReleaseAMessage(t *testing.T) {
 	}
 	dry := release
 	dry.DryRun = true
-	if released, err := w.operator.Release(t.Context(), k, dry); err != nil || released.SettlementID != "stl-1" || len(w.topic.kept) != 0 {
+	if released, err := w.operator.Release(t.Context(), k, dry); err != nil || released.SettlementID != "stl-1" || released.DefaultCurrency != "USD" || len(w.topic.kept) != 0 {
 		t.Errorf("dry run: %+v, %v, %d published", released, err, len(w.topic.kept))
+	}
+	written := dry
+	written.Edited, written.Note = []byte(`{"settlement_id":"stl-1","account_id":"a","amount_cents":1,"currency":"USD"}`), "Ada agreed"
+	if released, err := w.operator.Release(t.Context(), k, written); err != nil || released.DefaultCurrency != "" {
+		t.Errorf("with a currency of its own: %+v, %v", released, err)
 	}
 
 	released, err := w.operator.Release(t.Context(), k, release)
@@ -239,7 +246,7 @@ func TestReleaseAll(t *testing.T) {
 			refused = append(refused, k.Member)
 		}
 	}
-	want := operate.Tally{Released: many, Refused: 1}
+	want := operate.Tally{Released: many, Refused: 1, Defaulted: many}
 	if tally, err := w.operator.ReleaseAll(t.Context(), extent, release, each); err != nil || tally != want || len(w.topic.kept) != 0 {
 		t.Errorf("dry run: %+v, %v, %d published; want %+v", tally, err, len(w.topic.kept), want)
 	}
@@ -256,8 +263,70 @@ func TestReleaseAll(t *testing.T) {
 	if tally, err := w.operator.ReleaseAll(t.Context(), extent, release, each); err != nil || tally != want || len(w.topic.kept) != many {
 		t.Errorf("%+v, %v, %d published; want %+v", tally, err, len(w.topic.kept), want)
 	}
+	for n, m := range w.topic.kept {
+		if want := fmt.Sprintf(`"stl-%d"`, n); !strings.Contains(string(m.Data), want) {
+			t.Fatalf("message %d is %s, want %s: the oldest comes first", n, m.Data, want)
+		}
+	}
 	extent, err = w.operator.Extent(t.Context(), settle.ReasonMissingField)
 	if err != nil || extent.Messages != 1 {
 		t.Errorf("left %+v, %v", extent, err)
+	}
+}
+
+// TestReleaseAllOfOneSettlement: what came first is settled, as it would have been.
+func TestReleaseAllOfOneSettlement(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const many = 12
+	for n := range many {
+		w.quarantine(fmt.Sprintf(`{"settlement_id":"stl-1","account_id":"a","amount_cents":%d}`, n+1))
+	}
+	extent, err := w.operator.Extent(t.Context(), settle.ReasonMissingField)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.operator.ReleaseAll(t.Context(), extent, operate.Release{By: "Ines", DefaultCurrency: "USD"}, func(operate.Kept, *operate.Refused) {}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.deliverPublished(); got[0] != settle.OutcomeApplied || len(got) != many {
+		t.Errorf("outcomes %v", got)
+	}
+	if all := w.snapshot(); len(all.Movements) != 1 || all.Movements[0].AmountCents != 1 {
+		t.Errorf("settled %+v, want the first", all.Movements)
+	}
+}
+
+// TestReleaseAllPastWhatPubSubRefuses: a message with as many attributes as
+// Pub/Sub takes has one too many as a released one.
+func TestReleaseAllPastWhatPubSubRefuses(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []error{status.Error(codes.InvalidArgument, "too many attributes"), pubsub.ErrOversizedMessage} {
+		w := newWorld(t)
+		for n := range 3 {
+			w.quarantine(fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, n))
+		}
+		w.topic.refuses = func(m *pubsub.Message) error {
+			if strings.Contains(string(m.Data), "stl-1") {
+				return fmt.Errorf("publish to topic: %w", refusal)
+			}
+			return nil
+		}
+		extent, err := w.operator.Extent(t.Context(), settle.ReasonMissingField)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused []string
+		tally, err := w.operator.ReleaseAll(t.Context(), extent, operate.Release{By: "Ines", DefaultCurrency: "USD"}, func(_ operate.Kept, r *operate.Refused) {
+			if r != nil {
+				refused = append(refused, r.Error())
+			}
+		})
+		if want := (operate.Tally{Released: 2, Refused: 1, Defaulted: 2}); err != nil || tally != want || len(w.topic.kept) != 2 {
+			t.Errorf("%+v, %v, %d published; want %+v", tally, err, len(w.topic.kept), want)
+		}
+		if len(refused) != 1 || !strings.Contains(refused[0], "Pub/Sub refuses it: publish to topic: ") {
+			t.Errorf("refused %q", refused)
+		}
 	}
 }

@@ -5,23 +5,16 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-const (
-	// releasePage is how many rows are listed at once, without their data.
-	releasePage = 100
-	// releasesAtOnce bounds the messages in memory, which have up to 10 MiB each.
-	releasesAtOnce = 8
-	// openShards is the number of values of open_shard.
-	openShards = 16
-)
+// releasePage is how many rows are listed at once. The oldest can be in any shard of
+// the index, so each page reads all of it.
+const releasePage = 1000
 
 // openMessages is the table by the index of open messages. The emulator alone reads
 // the second hint: it cannot see by itself that nothing that is asked for is
@@ -33,6 +26,8 @@ type Tally struct {
 	// Released counts the messages that were published and marked; in a dry run those
 	// that would be.
 	Released int `json:"released"`
+	// Defaulted counts those of them that have no currency of their own.
+	Defaulted int `json:"defaulted,omitzero"`
 	// Refused counts those that stay in quarantine.
 	Refused int `json:"refused"`
 }
@@ -62,74 +57,66 @@ WHERE open_shard IS NOT NULL AND reason = @reason`,
 	return e, nil
 }
 
-// ReleaseAll releases every message of an extent. each is told of one after the
-// other, with the *[Refused] of those that stay. The first failure ends it; what was
-// released is, and another run goes on with the rest.
-func (o *Operator) ReleaseAll(ctx context.Context, e Extent, r Release, each func(Kept, *Refused)) (Tally, error) {
-	var (
-		mu    sync.Mutex
-		tally Tally
-	)
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(releasesAtOnce)
-	err := o.open(ctx, e, func(k Kept) {
-		work.Go(func() error {
-			_, err := o.Release(ctx, k, r)
-			refused, is := errors.AsType[*Refused](err)
-			if err != nil && !is {
-				return err
+// ReleaseAll releases every message of an extent, one after the other and the oldest
+// first: of two payouts with one settlement ID the first is settled. each is told of
+// every one, with the *[Refused] of those that stay. The first failure ends it; what
+// was released is, and another run goes on with the rest.
+func (o *Operator) ReleaseAll(ctx context.Context, e Extent, r Release, each func(Kept, *Refused)) (tally Tally, err error) {
+	err = o.open(ctx, e, func(k Kept) error {
+		released, err := o.Release(ctx, k, r)
+		refused, is := errors.AsType[*Refused](err)
+		switch {
+		case is:
+			tally.Refused++
+		case err != nil:
+			return err
+		default:
+			tally.Released++
+			if released.DefaultCurrency != "" {
+				tally.Defaulted++
 			}
-			mu.Lock()
-			defer mu.Unlock()
-			if is {
-				tally.Refused++
-			} else {
-				tally.Released++
-			}
-			each(k, refused)
-			return nil
-		})
+		}
+		each(k, refused)
+		return nil
 	})
-	if failed := work.Wait(); failed != nil {
-		err = failed // the listing ended because of it
-	}
 	return tally, err
 }
 
-// open lists the extent's messages, newest first in each shard, a page at a time.
-func (o *Operator) open(ctx context.Context, e Extent, each func(Kept)) error {
-	for shard := range int64(openShards) {
-		at, key := e.Until, []byte{}
-		for more := true; more; {
-			page, err := o.openPage(ctx, e.Reason, shard, at, key)
-			if err != nil {
+// open lists the extent's messages, the oldest first, until one fails. It reads a
+// page at a time, without the messages' data.
+func (o *Operator) open(ctx context.Context, e Extent, each func(Kept) error) error {
+	after, key := time.Unix(0, 0), []byte{}
+	for more := true; more; {
+		page, err := o.openPage(ctx, e, after, key)
+		if err != nil {
+			return err
+		}
+		for _, k := range page {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err := each(k); err != nil {
 				return err
 			}
-			for _, k := range page {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				each(k)
-			}
-			if more = len(page) == releasePage; more {
-				last := page[len(page)-1]
-				at = last.QuarantinedAt
-				if key, err = hex.DecodeString(last.Key); err != nil {
-					return fmt.Errorf("message key: %w", err)
-				}
+		}
+		if more = len(page) == releasePage; more {
+			last := page[len(page)-1]
+			after = last.QuarantinedAt
+			if key, err = hex.DecodeString(last.Key); err != nil {
+				return fmt.Errorf("message key: %w", err)
 			}
 		}
 	}
 	return nil
 }
 
-func (o *Operator) openPage(ctx context.Context, reason settle.Reason, shard int64, at time.Time, key []byte) (page []Kept, err error) {
+func (o *Operator) openPage(ctx context.Context, e Extent, after time.Time, key []byte) (page []Kept, err error) {
 	err = o.Client.Single().Query(ctx, spanner.Statement{
 		SQL: `SELECT ` + keptColumns + ` FROM ` + openMessages + `
-WHERE open_shard IS NOT NULL AND open_shard = @shard AND reason = @reason
-  AND (quarantined_at < @at OR (quarantined_at = @at AND message_key > @key))
-ORDER BY quarantined_at DESC, message_key LIMIT @page`,
-		Params: map[string]any{"shard": shard, "reason": string(reason), "at": at, "key": key, "page": releasePage},
+WHERE open_shard IS NOT NULL AND reason = @reason AND quarantined_at <= @until
+  AND (quarantined_at > @after OR (quarantined_at = @after AND message_key > @key))
+ORDER BY quarantined_at, message_key LIMIT @page`,
+		Params: map[string]any{"reason": string(e.Reason), "until": e.Until, "after": after, "key": key, "page": releasePage},
 	}).Do(func(row *spanner.Row) error {
 		k, err := scanKept(row)
 		page = append(page, k)
