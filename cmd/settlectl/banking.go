@@ -31,7 +31,13 @@ are read from it. BANK_TOKEN, and BANK_PROFILE where the function has one, come 
 this program's environment; what else is set there and differs is refused, and so
 is a function on another database. --bank-from-environment takes everything from the
 environment, and the history says so. With an emulator neither is needed. The
-clock of this machine has to be within 5s of Spanner's.`
+clock of this machine has to be within 5s of Spanner's.
+
+Operators may read the secrets that deploy.sh keeps. This puts the token on no
+command line; BANK_PROFILE names a file with what settleonce-bank-profile holds:
+  export BANK_TOKEN="$(gcloud secrets versions access latest \
+    --secret=settleonce-bank-token)"
+`
 
 // roleHelp says what a command needs in the database.
 const roleHelp = `The database role settleonce_operator is enough.`

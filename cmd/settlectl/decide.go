@@ -62,6 +62,9 @@ func newDecide(s streams) *cobra.Command {
 what they know it from. It asks the bank's status API first and shows what that
 says; a decision that the bank contradicts is refused, and says what to do.
 
+--by and --second are statements that are recorded for an audit. They authenticate
+nobody: that the second one has looked is what the first one says.
+
   --confirmed       the bank executed the transfer, once and as instructed
   --rejected        the bank did not execute it and never will, or sent it back:
                     the movement is reversed, once and for ever

@@ -228,7 +228,7 @@ func (r *rehearsal) accounts(t *testing.T) {
 			"roles/cloudfunctions.viewer on " + project,
 			"roles/pubsub.publisher on payouts", "roles/pubsub.subscriber on payouts-dead-letters", "roles/pubsub.viewer on " + project,
 			"roles/spanner.databaseReader on settleonce",
-		}, inRole("settleonce_operator")),
+		}, secrets, inRole("settleonce_operator")),
 		agent: {
 			"roles/iam.serviceAccountTokenCreator on settleonce-trigger@" + project + ".iam.gserviceaccount.com",
 			"roles/pubsub.publisher on payouts-dead-letters", "roles/pubsub.subscriber on " + subscription,

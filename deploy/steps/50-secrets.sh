@@ -11,6 +11,7 @@ secret() { # name
 	create gcloud secrets create "$1" --replication-policy=automatic
 	grant roles/secretmanager.secretAccessor "serviceAccount:$SETTLE_EMAIL" secrets "$1"
 	grant roles/secretmanager.secretAccessor "serviceAccount:$RECONCILE_EMAIL" secrets "$1"
+	grant roles/secretmanager.secretAccessor "serviceAccount:$OPERATOR_EMAIL" secrets "$1" # settlectl decide and reconcile
 }
 
 if [[ -z $BANK_URL ]]; then
