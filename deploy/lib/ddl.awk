@@ -4,7 +4,7 @@
 #   column TABLE NAME
 #   index NAME
 #   role NAME
-#   grant PRIVILEGE TABLE ROLE
+#   grant PRIVILEGE TABLE ROLE, where PRIVILEGE is UPDATE(column) if it is for one column
 #   other STATEMENT
 #
 # With -v have=FILE, where FILE is such a list, it prints the statements that define something which is not in it.
@@ -38,7 +38,7 @@ function define(statement) {
 	else if (match(statement, /^CREATE (UNIQUE |NULL_FILTERED )*INDEX (IF NOT EXISTS )?/)) add("index " word(after(statement)))
 	else if (match(statement, /^ALTER TABLE [A-Za-z0-9_]+ ADD COLUMN (IF NOT EXISTS )?/)) added(statement, after(statement))
 	else if (match(statement, /^CREATE ROLE (IF NOT EXISTS )?/)) add("role " word(after(statement)))
-	else if (statement ~ /^GRANT [A-Z, ]+ ON TABLE .* TO ROLE /) grant(statement)
+	else if (statement ~ /^GRANT [A-Za-z0-9_, ()]+ ON TABLE .* TO ROLE /) grant(statement)
 	else add("other " statement)
 }
 
@@ -72,11 +72,26 @@ function table(text,   name, at, char, depth, part) {
 	}
 }
 
-# grant adds each privilege on each table for each role.
+# grant adds each privilege, of each column if some are named, on each table for each role.
 function grant(text,   p, t, r, privileges, tables, roles) {
-	split(substr(text, 7, index(text, " ON TABLE ") - 7), privileges, ", ")
+	privileged(substr(text, 7, index(text, " ON TABLE ") - 7), privileges)
 	text = substr(text, index(text, " ON TABLE ") + 10)
 	split(substr(text, 1, index(text, " TO ROLE ") - 1), tables, ", ")
 	split(substr(text, index(text, " TO ROLE ") + 9), roles, ", ")
 	for (r in roles) for (t in tables) for (p in privileges) add("grant " privileges[p] " " tables[t] " " roles[r])
+}
+
+# privileged splits a list such as SELECT, UPDATE(a, b) into SELECT, UPDATE(a) and UPDATE(b).
+function privileged(list, into,   item, privilege, columns, names, count, c, n) {
+	while (match(list, /^[A-Z]+ ?(\([^)]*\))?/)) {
+		item = substr(list, 1, RLENGTH)
+		list = substr(list, RLENGTH + 1)
+		privilege = word(item)
+		columns = substr(item, length(privilege) + 1)
+		sub(/^ ?, ?/, "", list)
+		gsub(/[() ]/, "", columns)
+		count = split(columns, names, ",")
+		for (c = 1; c <= count; c++) into[++n] = privilege "(" names[c] ")"
+		if (count == 0) into[++n] = privilege
+	}
 }

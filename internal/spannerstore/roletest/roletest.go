@@ -19,11 +19,19 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Access is what clients have done to tables, as "INSERT ledger_movements". It is
-// safe for concurrent use. The zero value has seen nothing.
+// Access is what clients have done to tables, as "INSERT ledger_movements" or, of an
+// update, "UPDATE(expire_from) settlement_receipts". It is safe for concurrent use.
+// The zero value has seen nothing.
 type Access struct {
 	mu   sync.Mutex
 	seen map[string]bool
+}
+
+// update notes each column that is written, those that the row is found by too.
+func (a *Access) update(w *spannerpb.Mutation_Write) {
+	for _, column := range w.GetColumns() {
+		a.note("UPDATE("+column+")", w.GetTable())
+	}
 }
 
 func (a *Access) note(privilege, table string) {
@@ -50,10 +58,10 @@ func (a *Access) unary(ctx context.Context, method string, req, reply any, cc *g
 			case *spannerpb.Mutation_Insert:
 				a.note("INSERT", op.Insert.GetTable())
 			case *spannerpb.Mutation_Update:
-				a.note("UPDATE", op.Update.GetTable())
+				a.update(op.Update)
 			case *spannerpb.Mutation_InsertOrUpdate:
 				a.note("INSERT", op.InsertOrUpdate.GetTable())
-				a.note("UPDATE", op.InsertOrUpdate.GetTable())
+				a.update(op.InsertOrUpdate)
 			case *spannerpb.Mutation_Replace:
 				a.note("DELETE", op.Replace.GetTable())
 			case *spannerpb.Mutation_Delete_:
@@ -89,7 +97,11 @@ func (s readStream) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-var grant = regexp.MustCompile(`(?m)^GRANT ([A-Z, ]+) ON TABLE (\w+) TO ROLE (\w+);$`)
+var (
+	grant     = regexp.MustCompile(`(?m)^GRANT ([^;]+) ON TABLE (\w+) TO ROLE (\w+);$`)
+	privilege = regexp.MustCompile(`([A-Z]+)(?:\(([^)]*)\))?`)
+	separator = regexp.MustCompile(`,\s*`)
+)
 
 // Lacking returns what was done and is not granted to the role in a file of DDL. It
 // fails where the file cannot be read.
@@ -100,9 +112,12 @@ func (a *Access) Lacking(file, role string) ([]string, error) {
 	}
 	granted := map[string]bool{}
 	for _, match := range grant.FindAllStringSubmatch(string(text), -1) {
-		for privilege := range strings.SplitSeq(match[1], ", ") {
-			if match[3] == role {
-				granted[privilege+" "+match[2]] = true
+		if match[3] != role {
+			continue
+		}
+		for _, p := range privilege.FindAllStringSubmatch(match[1], -1) {
+			for _, column := range separator.Split(p[2], -1) {
+				granted[p[1]+"("+column+") "+match[2]] = true // no column: all of them
 			}
 		}
 	}
@@ -110,7 +125,9 @@ func (a *Access) Lacking(file, role string) ([]string, error) {
 	defer a.mu.Unlock()
 	var lacking []string
 	for done := range a.seen {
-		if !granted[done] {
+		what, table, _ := strings.Cut(done, " ")
+		whole, _, _ := strings.Cut(what, "(")
+		if !granted[done] && !granted[whole+"() "+table] {
 			lacking = append(lacking, done)
 		}
 	}
