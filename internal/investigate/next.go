@@ -48,7 +48,7 @@ func next(s Settlement, in *settle.Instruction) []Next {
 	}
 	if open := s.openConflicts(); len(open) > 0 {
 		command := "settlectl resolve conflict " + id
-		if len(open) > 1 || s.MoreConflicts {
+		if len(s.Conflicts) > 1 || s.MoreConflicts { // closed ones count
 			command += " --hash " + beginning(open[0].PayloadHash)
 		}
 		all = append(all, Next{By: ByPerson, What: openConflictWords(len(open), s.MoreConflicts), Command: command + " --by WHO --note WHAT"})
