@@ -53,6 +53,7 @@ const maxClockOff = 5 * time.Second
 // banking is the function's bank.
 type banking struct {
 	bank   settle.Bank // nil for none
+	door   door
 	policy settle.Policy
 	// remark is what events are to say about it.
 	remark string
@@ -142,15 +143,19 @@ func (f bankFlags) open(ctx context.Context, s streams, database databaseFlags) 
 		b.policy = policyOf(bank.Config{Profile: profile, SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout})
 		return b, nil
 	}
+	if cfg.Bank.Token == "" {
+		return banking{}, errNoToken
+	}
 	clocked := *cfg.Bank
 	clocked.Now = s.now
 	client, err := bank.New(clocked)
 	if err != nil {
 		return banking{}, failf("%w", err)
 	}
-	b.bank, b.policy = client, policyOf(clocked)
+	b.door, b.policy = newDoor(client), policyOf(clocked)
+	b.bank = b.door
 	if f.fromEnvironment {
-		b.bank, b.remark = remarkedBank{client}, remarkEnvironment
+		b.bank, b.remark = remarkedBank{b.door}, remarkEnvironment
 	}
 	return b, nil
 }
@@ -219,6 +224,9 @@ func (a alarmed) WithGroup(name string) slog.Handler {
 
 // errNoBankHere reports that there is no bank.
 var errNoBankHere = errors.New("BANK_URL is not set; name the function that has it by --function")
+
+// errNoToken reports that nobody said how the bank lets us in.
+var errNoToken = errors.New("BANK_TOKEN is not set; --help says where the function's own token is read from")
 
 // operating opens the database for a command that changes something, and hands
 // the operator to f.

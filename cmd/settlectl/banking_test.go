@@ -119,3 +119,31 @@ func TestADecisionWithoutAReceipt(t *testing.T) {
 		t.Error(got.errOut)
 	}
 }
+
+// TestABankThatLetsNobodyIn: without a token nothing is asked, and with a wrong one
+// the person is told, whatever the step made of the answer.
+func TestABankThatLetsNobodyIn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
+	f.deliver(payout(stlBlocked, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlBlocked, time.Minute, settle.InstructionManual)
+	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.clock.Advance(time.Minute)
+	decide := []string{"decide", stlBlocked, "--rejected", "--by", "ines", "--second", "bert", "--note", "letter of the bank"}
+	for _, token := range []string{"", "wrong"} {
+		want := map[string]string{"": "BANK_TOKEN is not set", "wrong": "the bank did not let us in"}[token]
+		for _, command := range [][]string{decide, {"reconcile", stlUncertain}, {"reconcile", "--due"}, {"verify", "--bank"}} {
+			if token != "" && command[0] == "reconcile" {
+				f.clock.Advance(24 * time.Hour) // what was asked in vain is due later
+			}
+			env := f.env()
+			maps.Copy(env, map[string]string{"BANK_URL": f.bankURL, "BANK_TOKEN": token})
+			got := settlectlAt(t, f.clock.Now, nil, env, command...)
+			if got.code != exitError || !strings.Contains(got.errOut, want) {
+				t.Errorf("%s with token %q: exit code %d, %q; want %q", command[0], token, got.code, got.errOut, want)
+			}
+		}
+	}
+	f.sound()
+}

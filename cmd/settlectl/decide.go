@@ -121,7 +121,11 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 			}
 			v.Remark = b.remark
 			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
-				return decide(ctx, s, output.form, o, args[0], v)
+				err := decide(ctx, s, output.form, o, args[0], v)
+				if shut := b.door.err(); shut != nil && err != nil {
+					return shut
+				}
+				return err
 			})
 		},
 	}

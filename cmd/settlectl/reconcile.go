@@ -87,8 +87,8 @@ It can send to the bank. ` + bankHelp + `
 
 Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step failed
 with --due, or somebody has to look: an instruction became manual, or the bank's
-answer is of severity CRITICAL; 2 wrong usage or no connection, or the step failed,
-3 no such settlement, 130 interrupted.`,
+answer is of severity CRITICAL; 2 wrong usage or no connection, the step failed, or
+the bank does not let you in; 3 no such settlement, 130 interrupted.`,
 		Example: `  settlectl reconcile stl-8484 --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl reconcile --due --json --bank-from-environment`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -111,10 +111,16 @@ answer is of severity CRITICAL; 2 wrong usage or no connection, or the step fail
 			}
 			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
 				stepper, alarms := b.stepper(s, o.Store)
+				var err error
 				if due {
-					return reconcileDue(ctx, s, output.form, stepper, alarms)
+					err = reconcileDue(ctx, s, output.form, stepper, alarms)
+				} else {
+					err = reconcileOne(ctx, s, output.form, o, stepper, alarms, args[0])
 				}
-				return reconcileOne(ctx, s, output.form, o, stepper, alarms, args[0])
+				if shut := b.door.err(); shut != nil {
+					return shut
+				}
+				return err
 			})
 		},
 	}

@@ -123,9 +123,12 @@ func (f *verifyFlags) check(s streams) error {
 
 func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 	options := verify.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
-	var err error
+	var (
+		asked door
+		err   error
+	)
 	if flags.bank {
-		if options.Bank, err = bankToAsk(flags, s); err != nil {
+		if options.Bank, asked, err = bankToAsk(flags, s); err != nil {
 			return err
 		}
 	}
@@ -134,7 +137,7 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 		return err
 	}
 	defer client.Close()
-	run := &verification{flags: flags, s: s, began: s.now(), printed: map[bool]int{}}
+	run := &verification{flags: flags, s: s, asked: asked, began: s.now(), printed: map[bool]int{}}
 	run.report = startReporter(s, &progress.Tracker{Message: "verified", Total: progressUnits})
 	options.Found, options.Progress = run.found, run.progress
 	sum, err := verify.Run(ctx, client, options)
@@ -146,7 +149,7 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 }
 
 // bankToAsk is the bank that the function's environment names.
-func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, error) {
+func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, door, error) {
 	cfg, err := config.FromEnv(func(name string) (string, bool) {
 		if name == config.EnvDatabase {
 			return flags.database.name, true
@@ -154,25 +157,28 @@ func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, error) {
 		value := s.getenv(name)
 		return value, value != ""
 	})
-	if err != nil {
-		return nil, err
-	}
-	if cfg.Bank == nil {
-		return nil, fmt.Errorf("--bank needs %s, and the variables beside it as the function has them", config.EnvBankURL)
+	switch {
+	case err != nil:
+		return nil, door{}, err
+	case cfg.Bank == nil:
+		return nil, door{}, fmt.Errorf("--bank needs %s, and the variables beside it as the function has them", config.EnvBankURL)
+	case cfg.Bank.Token == "":
+		return nil, door{}, errNoToken
 	}
 	clocked := *cfg.Bank
 	clocked.Now = s.now
 	client, err := bank.New(clocked)
 	if err != nil {
-		return nil, err
+		return nil, door{}, err
 	}
+	asked := newDoor(client)
 	ask := func(ctx context.Context, in settle.Instruction) settle.Statuses {
-		return settle.AskStatuses(ctx, client.Status, in)
+		return settle.AskStatuses(ctx, asked.Status, in)
 	}
 	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: settle.Policy{
 		KeyLifetime: cfg.Bank.Profile.KeyLifetime, VisibilityLag: cfg.Bank.Profile.VisibilityLag,
 		SendTimeout: cfg.Bank.SendTimeout, StatusTimeout: cfg.Bank.StatusTimeout,
-	}}, nil
+	}}, asked, nil
 }
 
 const (
@@ -187,6 +193,7 @@ const (
 type verification struct {
 	flags  verifyFlags
 	s      streams
+	asked  door
 	report *reporter
 	began  time.Time
 
@@ -304,6 +311,8 @@ func (v *verification) print(sum verify.Summary) error {
 		return err
 	case sum.Count() > 0:
 		return failf("verify: violations: %s", grouped(sum.Count()))
+	case sum.Unanswered > 0 && v.asked.err() != nil:
+		return failf("verify: incomplete: %w", v.asked.err())
 	case sum.Unanswered > 0:
 		return failf("verify: incomplete: %s of %s questions to the bank brought nothing; run it again", grouped(sum.Unanswered), grouped(sum.Asked))
 	}
