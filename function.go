@@ -146,11 +146,7 @@ func newBanking(cfg *bank.Config, store settle.Store, measured *telemetry.Teleme
 	if err != nil {
 		return nil, err
 	}
-	policy := settle.Policy{
-		KeyLifetime: cfg.Profile.KeyLifetime, VisibilityLag: cfg.Profile.VisibilityLag,
-		SendTimeout: cfg.SendTimeout, StatusTimeout: cfg.StatusTimeout,
-	}
-	return &settle.Stepper{Store: store, Bank: measured.Bank(client), Policy: policy, NewID: uuid.NewString, Now: time.Now, Log: log}, nil
+	return &settle.Stepper{Store: store, Bank: measured.Bank(client), Policy: cfg.Policy(), NewID: uuid.NewString, Now: time.Now, Log: log}, nil
 }
 
 // misconfigured is a function whose configuration is wrong. It fails every

@@ -14,10 +14,6 @@ usage() {
 	END
 }
 
-((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || {
-	echo "teardown.sh: bash $BASH_VERSION found; 4.4 or later is needed" >&2
-	exit 1
-}
 DEPLOY=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 ROOT=$(dirname "$DEPLOY")
 source "$DEPLOY/lib/gcloud.sh"

@@ -63,9 +63,5 @@ func newStepper(store *memstore.Store, cfg bank.Config, now func() time.Time, lo
 	if err != nil {
 		return nil, err
 	}
-	policy := settle.Policy{
-		KeyLifetime: cfg.Profile.KeyLifetime, VisibilityLag: cfg.Profile.VisibilityLag,
-		SendTimeout: cfg.SendTimeout, StatusTimeout: cfg.StatusTimeout,
-	}
-	return &settle.Stepper{Store: store, Bank: client, Policy: policy, NewID: uuid.NewString, Now: now, Log: log}, nil
+	return &settle.Stepper{Store: store, Bank: client, Policy: cfg.Policy(), NewID: uuid.NewString, Now: now, Log: log}, nil
 }

@@ -139,8 +139,7 @@ func (f bankFlags) open(ctx context.Context, s streams, database databaseFlags) 
 	}
 	b := banking{timed: database.emulator == ""}
 	if cfg.Bank == nil {
-		profile := bank.GenericProfile() // the rules about time hold without a bank too
-		b.policy = policyOf(bank.Config{Profile: profile, SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout})
+		b.policy = bank.Config{Profile: bank.GenericProfile()}.Policy() // the rules about time hold without a bank too
 		return b, nil
 	}
 	if cfg.Bank.Token == "" {
@@ -152,19 +151,12 @@ func (f bankFlags) open(ctx context.Context, s streams, database databaseFlags) 
 	if err != nil {
 		return banking{}, failf("%w", err)
 	}
-	b.door, b.policy = newDoor(client), policyOf(clocked)
+	b.door, b.policy = newDoor(client), clocked.Policy()
 	b.bank = b.door
 	if f.fromEnvironment {
 		b.bank, b.remark = remarkedBank{b.door}, remarkEnvironment
 	}
 	return b, nil
-}
-
-func policyOf(c bank.Config) settle.Policy {
-	return settle.Policy{
-		KeyLifetime: c.Profile.KeyLifetime, VisibilityLag: c.Profile.VisibilityLag,
-		SendTimeout: c.SendTimeout, StatusTimeout: c.StatusTimeout,
-	}
 }
 
 // remarkedBank lets the events of its answers say whence it is.

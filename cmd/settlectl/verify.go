@@ -175,10 +175,7 @@ func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, door, error) {
 	ask := func(ctx context.Context, in settle.Instruction) settle.Statuses {
 		return settle.AskStatuses(ctx, asked.Status, in)
 	}
-	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: settle.Policy{
-		KeyLifetime: cfg.Bank.Profile.KeyLifetime, VisibilityLag: cfg.Bank.Profile.VisibilityLag,
-		SendTimeout: cfg.Bank.SendTimeout, StatusTimeout: cfg.Bank.StatusTimeout,
-	}}, asked, nil
+	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: cfg.Bank.Policy()}, asked, nil
 }
 
 const (

@@ -1,4 +1,9 @@
 # shellcheck shell=bash
+((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || {
+	echo "${0##*/}: bash $BASH_VERSION found; 4.4 or later is needed" >&2
+	exit 1
+}
+
 # How the steps speak: a resource is named, read, and created or changed where it has to be.
 #
 #   resource "topic payouts" "604800s" gcloud pubsub topics describe payouts --format='value(messageRetentionDuration)'

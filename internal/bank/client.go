@@ -2,6 +2,7 @@ package bank
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -51,6 +52,15 @@ type Config struct {
 	// a client certificate. It is copied. Nil means the system's authorities. At
 	// least TLS 1.2 is spoken whatever it says, and verification stays on.
 	TLS *tls.Config
+}
+
+// Policy is what the state machine has to know of the bank.
+func (c Config) Policy() settle.Policy {
+	return settle.Policy{
+		KeyLifetime: c.Profile.KeyLifetime, VisibilityLag: c.Profile.VisibilityLag,
+		SendTimeout:   cmp.Or(c.SendTimeout, DefaultSendTimeout),
+		StatusTimeout: cmp.Or(c.StatusTimeout, DefaultStatusTimeout),
+	}
 }
 
 // Client asks one bank for transfers. It implements [settle.Bank], and is safe

@@ -17,28 +17,14 @@ type Member struct {
 	Differs bool `json:"differs"`
 }
 
-// payoutOf returns the payout that a movement settled. The columns do not tell
-// whether the message had its currency written out; the payload hash does, since
-// only one of the two hashes to it. intact is false where neither does.
-func payoutOf(m settle.Movement) (p settle.Payout, intact bool) {
-	p = settle.Payout{
-		SettlementID: m.SettlementID, AccountID: m.AccountID, AmountCents: m.AmountCents,
-		Currency: m.Currency, CreditorAccount: m.CreditorAccount, Reference: m.Reference,
-	}
-	for _, defaulted := range [...]bool{true, false} {
-		p.CurrencyDefaulted = defaulted
-		if same, err := m.PayloadHash.Matches(p); err == nil && same {
-			return p, true
-		}
-	}
-	return p, false
-}
+// noCurrency is ISO 4217's code for no currency. A message without a currency cannot
+// be decoded without a default; what it then has is not shown.
+const noCurrency = "XXX"
 
 // compare puts the kept message beside the payout that was settled.
 func (c *Conflict) compare(m settle.Movement) {
-	settled, _ := payoutOf(m)
-	// A currency is needed to decode a message without one; which is not looked at.
-	message, err := settle.Decode(c.Payload, "XXX")
+	settled, _ := m.Payout()
+	message, err := settle.Decode(c.Payload, noCurrency)
 	if err != nil {
 		c.Fault = err.Error()
 	}

@@ -2,7 +2,6 @@ package investigate
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -208,7 +207,7 @@ func (k *keyed) row(table string, columns []string, to ...any) bool {
 	if k.err != nil {
 		return false
 	}
-	row, err := k.tx.ReadRowWithOptions(k.ctx, table, spanner.Key{settlementKey(k.id)}, columns, &spanner.ReadOptions{RequestTag: tag})
+	row, err := k.tx.ReadRowWithOptions(k.ctx, table, spanner.Key{spannerstore.SettlementKey(k.id)}, columns, &spanner.ReadOptions{RequestTag: tag})
 	if errors.Is(err, spanner.ErrRowNotFound) {
 		return false
 	}
@@ -217,11 +216,6 @@ func (k *keyed) row(table string, columns []string, to ...any) bool {
 	}
 	k.err = err
 	return err == nil
-}
-
-func settlementKey(id string) []byte {
-	sum := sha256.Sum256([]byte(id))
-	return sum[:]
 }
 
 func (k *keyed) movement(s *Settlement) *settle.Movement {
@@ -239,7 +233,7 @@ func (k *keyed) movement(s *Settlement) *settle.Movement {
 	m.CreditorAccount, m.Reference = orEmpty(shown.CreditorAccount), orEmpty(shown.Reference)
 	shown.SettlementID, shown.AccountID, shown.RecordedAt = m.SettlementID, m.AccountID, m.RecordedAt
 	shown.Amount = Cents(m.AmountCents, m.Currency)
-	settled, intact := payoutOf(m)
+	settled, intact := m.Payout()
 	shown.CurrencyDefaulted, shown.Intact = intact && settled.CurrencyDefaulted, intact
 	return &m
 }
@@ -355,7 +349,7 @@ func (k *keyed) query(sql string, each func(*spanner.Row) error) {
 	if k.err != nil {
 		return
 	}
-	statement := spanner.Statement{SQL: sql, Params: map[string]any{"key": settlementKey(k.id), "limit": int64(maxConflicts + 1)}}
+	statement := spanner.Statement{SQL: sql, Params: map[string]any{"key": spannerstore.SettlementKey(k.id), "limit": int64(maxConflicts + 1)}}
 	k.err = forEach(k.tx.QueryWithOptions(k.ctx, statement, spanner.QueryOptions{RequestTag: tag}), each)
 }
 

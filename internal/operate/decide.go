@@ -75,7 +75,7 @@ func (o *Operator) read(ctx context.Context, id string) (c Case, err error) {
 	if c.Decided, err = readDecision(ctx, tx, id); err != nil {
 		return Case{}, err
 	}
-	_, err = tx.ReadRow(ctx, "ledger_reversals", spanner.Key{settlementKey(id)}, []string{"reason"})
+	_, err = tx.ReadRow(ctx, "ledger_reversals", spanner.Key{spannerstore.SettlementKey(id)}, []string{"reason"})
 	c.Reversed = err == nil
 	if err != nil && !errors.Is(err, spanner.ErrRowNotFound) {
 		return Case{}, fmt.Errorf("read reversal: %w", err)
@@ -85,7 +85,7 @@ func (o *Operator) read(ctx context.Context, id string) (c Case, err error) {
 
 func readInstruction(ctx context.Context, tx *spanner.ReadOnlyTransaction, id string) (settle.Instruction, error) {
 	rows := tx.Query(ctx, spanner.Statement{
-		SQL: spannerstore.InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": settlementKey(id)},
+		SQL: spannerstore.InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": spannerstore.SettlementKey(id)},
 	})
 	defer rows.Stop()
 	row, err := rows.Next()
@@ -100,7 +100,7 @@ func readInstruction(ctx context.Context, tx *spanner.ReadOnlyTransaction, id st
 
 // readPayout returns what a request body is composed of.
 func readPayout(ctx context.Context, tx rowReader, id string) (settle.Payout, error) {
-	row, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{settlementKey(id)},
+	row, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{spannerstore.SettlementKey(id)},
 		[]string{"account_id", "amount_cents", "currency", "creditor_account", "reference"})
 	if err != nil {
 		return settle.Payout{}, fmt.Errorf("read movement: %w", err)
@@ -120,7 +120,7 @@ func readPayout(ctx context.Context, tx rowReader, id string) (settle.Payout, er
 var eventColumns = []string{"from_state", "to_state", "cause", "http_status", "detail", "recorded_at"}
 
 func readEvent(ctx context.Context, tx rowReader, id string, version int64) (e settle.InstructionEvent, at time.Time, err error) {
-	row, err := tx.ReadRow(ctx, "bank_instruction_events", spanner.Key{settlementKey(id), version}, eventColumns)
+	row, err := tx.ReadRow(ctx, "bank_instruction_events", spanner.Key{spannerstore.SettlementKey(id), version}, eventColumns)
 	if err == nil {
 		e, at, err = scanEvent(row)
 	}
@@ -135,7 +135,7 @@ func readDecision(ctx context.Context, tx *spanner.ReadOnlyTransaction, id strin
 	rows := tx.Query(ctx, spanner.Statement{
 		SQL: `SELECT ` + strings.Join(eventColumns, ", ") + ` FROM bank_instruction_events
 WHERE settlement_key = @settlement_key AND cause = @cause ORDER BY version DESC LIMIT 1`,
-		Params: map[string]any{"settlement_key": settlementKey(id), "cause": settle.CauseDecided},
+		Params: map[string]any{"settlement_key": spannerstore.SettlementKey(id), "cause": settle.CauseDecided},
 	})
 	defer rows.Stop()
 	row, err := rows.Next()

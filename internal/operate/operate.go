@@ -16,7 +16,6 @@ package operate
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // ErrNoSettlement reports a settlement ID under which nothing was ever settled.
@@ -76,12 +76,6 @@ func (o *Operator) ClockOff(ctx context.Context) (time.Duration, error) {
 	return max(began.Sub(spanners), 0) + min(ended.Sub(spanners), 0), nil
 }
 
-// settlementKey is the key of a settlement's rows.
-func settlementKey(id string) []byte {
-	sum := sha256.Sum256([]byte(id))
-	return sum[:]
-}
-
 // rowReader is a transaction that can read a row by its key, of either kind.
 type rowReader interface {
 	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
@@ -89,7 +83,7 @@ type rowReader interface {
 
 // settled fails with [ErrNoSettlement] where nothing was settled under the ID.
 func settled(ctx context.Context, tx rowReader, id string) error {
-	_, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{settlementKey(id)}, []string{"settlement_id"})
+	_, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{spannerstore.SettlementKey(id)}, []string{"settlement_id"})
 	if errors.Is(err, spanner.ErrRowNotFound) {
 		return fmt.Errorf("settlement %q: %w", id, ErrNoSettlement)
 	}

@@ -9,6 +9,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // Resolution closes a conflict. Nothing moves by it.
@@ -123,7 +124,7 @@ func conflictsOf(ctx context.Context, tx *spanner.ReadWriteTransaction, id strin
 	}
 	var all []Conflict
 	columns := []string{"payload_hash", "fields", "deliveries", "first_seen_at", "last_seen_at", "resolved_at", "resolved_by", "note"}
-	err := tx.Read(ctx, "settlement_conflicts", spanner.Key{settlementKey(id)}.AsPrefix(), columns).Do(func(row *spanner.Row) error {
+	err := tx.Read(ctx, "settlement_conflicts", spanner.Key{spannerstore.SettlementKey(id)}.AsPrefix(), columns).Do(func(row *spanner.Row) error {
 		var (
 			hash     string
 			at       spanner.NullTime

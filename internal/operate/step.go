@@ -9,6 +9,7 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // Event is a row of an instruction's history.
@@ -63,7 +64,7 @@ func (o *Operator) instruction(ctx context.Context, id string) (settle.Instructi
 }
 
 func (o *Operator) eventsAfter(ctx context.Context, id string, version int64) (events []Event, err error) {
-	key := spanner.Key{settlementKey(id)}
+	key := spanner.Key{spannerstore.SettlementKey(id)}
 	later := spanner.KeyRange{Start: append(key, version), End: key, Kind: spanner.OpenClosed}
 	columns := []string{"version", "recorded_at", "from_state", "to_state", "cause", "http_status", "detail"}
 	err = o.Client.Single().Read(ctx, "bank_instruction_events", later, columns).Do(func(row *spanner.Row) error {

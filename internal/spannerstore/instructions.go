@@ -2,7 +2,6 @@ package spannerstore
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -60,9 +59,8 @@ func (s *Store) changeInstruction(ctx context.Context, id string, decide func(se
 }
 
 func readInstruction(ctx context.Context, tx querier, id string) (settle.Instruction, error) {
-	key := sha256.Sum256([]byte(id))
 	rows := tx.QueryWithOptions(ctx, spanner.Statement{
-		SQL: InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": key[:]},
+		SQL: InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": SettlementKey(id)},
 	}, spanner.QueryOptions{RequestTag: tagInstruction})
 	defer rows.Stop()
 	row, err := rows.Next()

@@ -119,10 +119,15 @@ type querier interface {
 	QueryWithOptions(ctx context.Context, statement spanner.Statement, opts spanner.QueryOptions) *spanner.RowIterator
 }
 
+// SettlementKey is the key of a settlement's rows, as the schema derives it.
+func SettlementKey(settlementID string) []byte {
+	sum := sha256.Sum256([]byte(settlementID))
+	return sum[:]
+}
+
 func readStored(ctx context.Context, tx querier, st settle.Settlement) (storedRow, error) {
-	key := sha256.Sum256([]byte(st.Payout.SettlementID))
 	rows := tx.QueryWithOptions(ctx, spanner.Statement{SQL: storedSQL, Params: map[string]any{
-		"settlement_key": key[:], "payload_hash": string(st.Hash),
+		"settlement_key": SettlementKey(st.Payout.SettlementID), "payload_hash": string(st.Hash),
 	}}, spanner.QueryOptions{RequestTag: tagSettle})
 	defer rows.Stop()
 	row, err := rows.Next()

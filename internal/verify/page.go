@@ -14,6 +14,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 )
 
@@ -66,8 +67,7 @@ func keys(start, stop []byte) spanner.KeyRange {
 
 // derives reports whether key is what the schema derives from id.
 func derives(key []byte, id string) bool {
-	sum := sha256.Sum256([]byte(id))
-	return bytes.Equal(key, sum[:])
+	return bytes.Equal(key, spannerstore.SettlementKey(id))
 }
 
 // share checks a worker's share of the space, a page at a time. A page covers as
