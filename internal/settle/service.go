@@ -28,6 +28,8 @@ type Service struct {
 	NewID func() string
 	// Now tells the time. Required.
 	Now func() time.Time
+
+	lines lines
 }
 
 // Deliver does what a delivery asks for. A nil error means that the result is
@@ -49,9 +51,12 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 			return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
 		}
 	}
-	result, err := s.Store.Settle(ctx, settlement)
+	result, shared, err := s.lines.settle(ctx, settlement, s.Store.Settle)
 	if err != nil {
 		return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
+	}
+	if shared { // the delivery that found it settled looks after the instruction
+		return result, nil
 	}
 	return s.goOnAtTheBank(ctx, settlement, result), nil
 }

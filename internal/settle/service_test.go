@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,10 +20,10 @@ import (
 var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
 func newService(store settle.Store) *settle.Service {
-	deliveries := 0
+	var deliveries atomic.Int64
 	return &settle.Service{
 		Store: store, DefaultCurrency: "USD",
-		NewID: func() string { deliveries++; return fmt.Sprintf("delivery-%d", deliveries) },
+		NewID: func() string { return fmt.Sprintf("delivery-%d", deliveries.Add(1)) },
 		Now:   func() time.Time { return noon },
 	}
 }
@@ -89,10 +90,10 @@ func (c composer) Send(context.Context, settle.SendRequest) settle.SendResult {
 }
 
 func stepper(store settle.Store, bank settle.Bank) *settle.Stepper {
-	steps := 0
+	var steps atomic.Int64
 	return &settle.Stepper{
 		Store: store, Bank: bank, Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},
-		NewID: func() string { steps++; return fmt.Sprintf("step-%d", steps) },
+		NewID: func() string { return fmt.Sprintf("step-%d", steps.Add(1)) },
 		Now:   func() time.Time { return noon },
 		Log:   slog.New(slog.DiscardHandler),
 	}

@@ -1,0 +1,253 @@
+package settle_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/memstore"
+)
+
+// gatedStore lets calls of Settle in one by one, as a test sends errors to it; a nil
+// one lets the call through to the store.
+type gatedStore struct {
+	settle.Store
+
+	gate    chan error
+	calls   atomic.Int32
+	changes atomic.Int32 // calls of ChangeInstruction
+	inside  atomic.Int32
+	crowded atomic.Bool // two calls were inside at once
+}
+
+func newGatedStore() (*gatedStore, *memstore.Store) {
+	kept := memstore.New(func() time.Time { return noon })
+	return &gatedStore{Store: kept, gate: make(chan error)}, kept
+}
+
+func (g *gatedStore) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
+	g.calls.Add(1)
+	if g.inside.Add(1) > 1 {
+		g.crowded.Store(true)
+	}
+	defer g.inside.Add(-1)
+	select {
+	case err := <-g.gate:
+		if err != nil {
+			return settle.Result{}, err
+		}
+	case <-ctx.Done():
+		return settle.Result{}, ctx.Err()
+	}
+	return g.Store.Settle(ctx, s)
+}
+
+func (g *gatedStore) ChangeInstruction(ctx context.Context, settlementID string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	g.changes.Add(1)
+	return g.Store.ChangeInstruction(ctx, settlementID, decide)
+}
+
+// answers are what deliveries at once were told.
+type answers struct {
+	mu       sync.Mutex
+	outcomes map[settle.Outcome]int
+	errs     []error
+}
+
+func (a *answers) deliver(ctx context.Context, service *settle.Service, data string) {
+	result, err := service.Deliver(ctx, message(data))
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.errs = append(a.errs, err)
+		return
+	}
+	a.outcomes[result.Outcome]++
+}
+
+func TestAStormOfOneSettlementTakesOneCallOfTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const storm = 1000
+		store, kept := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		for range storm {
+			go told.deliver(t.Context(), service, plain)
+		}
+		synctest.Wait()
+		store.gate <- nil
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != storm-1 || told.errs != nil {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+		if calls := store.calls.Load(); calls != 1 {
+			t.Errorf("%d calls of the store", calls)
+		}
+		if all := kept.Snapshot(); len(all.Movements) != 1 || len(all.Violations(false)) > 0 {
+			t.Errorf("stored %+v", all)
+		}
+	})
+}
+
+func TestADeliveryWaitsForNoOtherSettlement(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		go told.deliver(t.Context(), service, plain)
+		go told.deliver(t.Context(), service, strings.Replace(plain, "stl-8472", "stl-8473", 1))
+		synctest.Wait()
+		if calls := store.calls.Load(); calls != 2 {
+			t.Errorf("%d of two settlements have gone to the store", calls)
+		}
+		store.gate <- nil
+		store.gate <- nil
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeApplied] != 2 {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+	})
+}
+
+// What is known after a wait holds for the same payout only: another one under the
+// same ID is a conflict, and each delivery of it is counted.
+func TestEachConflictOfAStormIsCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const conflicts = 5
+		store, kept := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		go told.deliver(t.Context(), service, plain)
+		synctest.Wait()
+		for range conflicts {
+			go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
+			go told.deliver(t.Context(), service, plain)
+		}
+		for range 1 + conflicts {
+			synctest.Wait()
+			store.gate <- nil
+		}
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != conflicts || told.outcomes[settle.OutcomeConflict] != conflicts {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+		if store.crowded.Load() {
+			t.Error("two deliveries of one settlement were at the store at once")
+		}
+		if all := kept.Snapshot(); len(all.Conflicts) != 1 || all.Conflicts[0].Deliveries != conflicts {
+			t.Errorf("conflicts %+v", all.Conflicts)
+		}
+	})
+}
+
+// A failure is told to the one that met it; the next one tries for itself.
+func TestAFailureIsNotShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		for range 3 {
+			go told.deliver(t.Context(), service, plain)
+		}
+		synctest.Wait()
+		store.gate <- settle.ErrOutcomeUnknown
+		synctest.Wait()
+		store.gate <- nil
+		synctest.Wait()
+		if len(told.errs) != 1 || !errors.Is(told.errs[0], settle.ErrOutcomeUnknown) ||
+			told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != 1 {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+	})
+}
+
+// Who has waited too long is told so, and those behind it go on.
+func TestADeliveryWaitsNoLongerThanItsTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		hasty, cancel := context.WithCancel(t.Context())
+		go told.deliver(t.Context(), service, plain)
+		synctest.Wait()
+		go told.deliver(hasty, service, plain)
+		synctest.Wait()
+		go told.deliver(t.Context(), service, plain)
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if len(told.errs) != 1 || !errors.Is(told.errs[0], context.Canceled) || !strings.Contains(told.errs[0].Error(), `"stl-8472"`) {
+			t.Fatalf("told %v, %v", told.outcomes, told.errs)
+		}
+		store.gate <- nil
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != 1 {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+	})
+}
+
+// Nothing is remembered of settlements whose deliveries have ended: the store is
+// asked again.
+func TestNothingIsRememberedAfterTheLastDelivery(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		for range 2 {
+			go told.deliver(t.Context(), service, plain)
+			synctest.Wait()
+			store.gate <- nil
+			synctest.Wait()
+		}
+		if calls := store.calls.Load(); calls != 2 {
+			t.Errorf("%d calls of the store, want one for each", calls)
+		}
+	})
+}
+
+// A storm of a payout that the bank executes has one send, and no step but the
+// sender's.
+func TestAStormOfOneBankPayoutSendsOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const storm = 50
+		store, kept := newGatedStore()
+		bank := &countingBank{}
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service.Banking = stepper(store, bank)
+		for range storm {
+			go told.deliver(t.Context(), service, wantsBank)
+		}
+		synctest.Wait()
+		store.gate <- nil
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != storm-1 {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+		if sends, changes := bank.sends.Load(), store.changes.Load(); sends != 1 || changes != 1 {
+			t.Errorf("%d sends, %d changes of the instruction; want the send and its record", sends, changes)
+		}
+		if in := kept.Snapshot().Instructions; len(in) != 1 || in[0].Sends != 1 {
+			t.Errorf("instructions %+v", in)
+		}
+	})
+}
+
+// countingBank is a composer that counts what is sent.
+type countingBank struct {
+	composer
+
+	sends atomic.Int32
+}
+
+func (b *countingBank) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+	b.sends.Add(1)
+	return b.composer.Send(ctx, r)
+}
