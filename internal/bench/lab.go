@@ -16,7 +16,7 @@
 // # What it does not show
 //
 // The emulator is not Spanner. It keeps everything in one process's memory, runs one
-// read-write transaction at a time and looks for a key in all rows of a table. Times
+// read-write transaction at a time, and a query looks through all rows of a table. Times
 // in front of it are those of the client and of the number of round trips; round
 // trips, bytes and commits are the same with Spanner.
 package bench

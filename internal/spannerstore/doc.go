@@ -11,34 +11,45 @@
 // instruction. No read comes before it, since the primary keys do the checking:
 // a known settlement ID answers ALREADY_EXISTS and nothing is written.
 //
-// Otherwise a read-write transaction reads what is stored, by key and with locks,
-// lets settle.Judge decide, and writes what it decided in its commit. The
-// transaction alone is complete and right; the first attempt is the same
-// decision in one round trip for the common case.
+// Then a strong read without locks, by key, sees what is there, and settle.Judge
+// decides. What it decides from is never changed: a movement stays, with its hash.
+// So a duplicate needs nothing more, and a conflict only another insert. Deliveries
+// of what is settled hold no lock on it and abort nobody.
+//
+// A conflict that is recorded already has its count raised, and that is done in a
+// read-write transaction, which reads again, with locks, lets settle.Judge decide,
+// and writes what it decided in its commit. It alone is complete and right; the
+// shorter ways come to the same decision, and whatever they meet that they cannot
+// be sure of ends there.
 //
 //	             ┌────────────────────────┐ committed
-//	Settle ────▶ │ Commit (single use)    │──────────────▶ applied
+//	Settle ────▶ │ Commit that inserts    │──────────────▶ applied
 //	             └────────────────────────┘
-//	   ALREADY_EXISTS │       │ answer lost
-//	                  │       ▼
-//	                  │  ┌────────────────────────┐ stored, nothing to write
-//	                  │  │ strong read, own ctx   │──────▶ applied, duplicate
-//	                  │  └────────────────────────┘
-//	                  ▼       ▼ not stored, or a conflict to write
-//	             ┌────────────────────────┐ committed
-//	             │ read-write transaction │──────▶ applied, duplicate, conflict
-//	             └────────────────────────┘
-//	                  │ answer lost: the strong read again, then ErrOutcomeUnknown
+//	                  │ ALREADY_EXISTS, or the answer was lost
+//	                  ▼
+//	             ┌────────────────────────┐ nothing to write
+//	        ┌──▶ │ strong read            │──────────────▶ duplicate; applied, by this delivery
+//	        │    └────────────────────────┘
+//	        │         │ a new conflict  │ a known one, or nothing is stored
+//	        │         ▼                 ▼
+//	        │    ┌──────────────┐  ┌────────────────────────┐ committed
+//	        │    │ Commit that  │  │ read-write transaction │────▶ applied, duplicate,
+//	        │    │ inserts it   │  └────────────────────────┘      conflict
+//	        │    └──────────────┘       │
+//	        │         │ committed: conflict
+//	        └─────────┴─────────────────┘ ALREADY_EXISTS, or the answer was lost: a few times,
+//	                                      then ErrOutcomeUnknown
 //
 // # Lost answers
 //
 // A commit whose answer is lost may have gone through, whatever the error code.
 // Only codes by which Spanner states a refusal count as one; everything else is
-// followed by a read. The read has a context of its own, because the caller's
-// deadline is often what ended; only a caller that has gone away altogether is
-// not read for, since the message is delivered again anyway. A receipt with this delivery's ID is this delivery's own
-// commit: the outcome is applied, and not a duplicate of itself. The same
-// happens inside the client library, which repeats a commit on UNAVAILABLE and
+// followed by the read. The read then has a context of its own, because the
+// caller's deadline is often what ended; only a caller that has gone away
+// altogether is not read for, since the message is delivered again anyway. A
+// receipt with this delivery's ID is this delivery's own commit: the outcome is
+// applied, and not a duplicate of itself. The same happens inside the client
+// library, which repeats a commit on UNAVAILABLE and
 // runs a whole transaction function again on a broken stream.
 //
 // # What is due

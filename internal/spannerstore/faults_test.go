@@ -124,9 +124,9 @@ func TestRPCsOfADelivery(t *testing.T) {
 		rpcs    []string
 	}{
 		{"fresh", plain, settle.OutcomeApplied, []string{"Commit"}},
-		{"duplicate", plain, settle.OutcomeDuplicate, []string{"Commit", "ExecuteStreamingSql", "Commit"}},
+		{"duplicate", plain, settle.OutcomeDuplicate, []string{"Commit", "ExecuteStreamingSql"}},
 		{"conflict", changed, settle.OutcomeConflict, []string{"Commit", "ExecuteStreamingSql", "Commit"}},
-		{"conflict again", changed, settle.OutcomeConflict, []string{"Commit", "ExecuteStreamingSql", "Commit"}},
+		{"conflict again", changed, settle.OutcomeConflict, []string{"Commit", "ExecuteStreamingSql", "ExecuteStreamingSql", "Commit"}},
 	} {
 		w.watch(nil)
 		result, err := store.Settle(t.Context(), storetest.NewSettlement(t, step.message))

@@ -19,7 +19,7 @@ const tagInstruction = "bank_instruction"
 // running the transaction again: decide recognises its own change.
 func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	var lastErr error
-	for range maxTransactions {
+	for range maxAttempts {
 		change, decided, err := s.changeInstruction(ctx, id, decide)
 		if decided {
 			return change, err
@@ -31,12 +31,12 @@ func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(se
 			return settle.Change{}, withhold(err)
 		case fateUnknown:
 			if ctx.Err() != nil {
-				return settle.Change{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(err))
+				return settle.Change{}, unknownOutcome(err)
 			}
 		}
 		lastErr = err
 	}
-	return settle.Change{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+	return settle.Change{}, unknownOutcome(lastErr)
 }
 
 // changeInstruction makes the change in one read-write transaction. decided says

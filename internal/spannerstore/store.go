@@ -18,10 +18,9 @@ import (
 // top of the caller's deadline.
 const RereadTimeout = 5 * time.Second
 
-// maxTransactions bounds the read-write transactions of one call. A second one
-// is needed when an insert lost a race or an answer was lost; more than that
-// only if it happens again.
-const maxTransactions = 4
+// maxAttempts bounds the commits of one call. Two are usual at most; each further
+// one means that an insert lost a race or that an answer was lost.
+const maxAttempts = 5
 
 // Store keeps settlements in a Spanner database. It is safe for concurrent use.
 // The zero value is not usable; see [Open].
@@ -76,33 +75,45 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 // Close closes the connections. Calls that are still running fail.
 func (s *Store) Close() { s.client.Close() }
 
+// attempt is one way to settle, in one commit.
+type attempt func(ctx context.Context, st settle.Settlement) (settle.Result, error)
+
 // Settle implements settle.Store.
 func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
-	step := s.insertSettlement
+	try := attempt(s.insertSettlement)
 	var lastErr error
-	for range 1 + maxTransactions {
-		result, err := step(ctx, st)
-		switch commitFate(err) {
-		case fateCommitted:
+	for range maxAttempts {
+		result, err := try(ctx, st)
+		fate := commitFate(err)
+		switch {
+		case fate == fateCommitted:
 			return result, nil
-		case fateRefused:
+		case fate == fateRefused:
 			return settle.Result{}, withhold(err)
-		case fateExists: // somebody was first: the transaction sees who
-		case fateUnknown:
-			if callerIsGone(ctx) {
-				return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(err))
-			}
-			result, found, rereadErr := s.reread(ctx, st)
-			if found {
-				return result, nil
-			}
-			if rereadErr != nil || ctx.Err() != nil {
-				return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, errors.Join(withhold(err), withhold(rereadErr)))
-			}
+		case fate == fateUnknown && callerIsGone(ctx):
+			return settle.Result{}, unknownOutcome(err)
 		}
-		step, lastErr = s.settleInTransaction, err
+		result, next, lookErr := s.look(ctx, fate, st)
+		if next == nil && lookErr == nil {
+			return result, nil
+		}
+		if fate == fateUnknown && (lookErr != nil || ctx.Err() != nil) {
+			return settle.Result{}, unknownOutcome(err, lookErr)
+		}
+		if try, lastErr = next, err; lookErr != nil {
+			try = s.settleInTransaction // which is right whatever is stored
+		}
 	}
-	return settle.Result{}, fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+	return settle.Result{}, unknownOutcome(lastErr)
+}
+
+// unknownOutcome is what is returned where all that is left to do is to deliver
+// the message again.
+func unknownOutcome(errs ...error) error {
+	for i, err := range errs {
+		errs[i] = withhold(err)
+	}
+	return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, errors.Join(errs...))
 }
 
 // callerIsGone reports whether nobody waits for the outcome any more. The
@@ -152,24 +163,52 @@ func (s *Store) settleInTransaction(ctx context.Context, st settle.Settlement) (
 	return judgement.Result, nil
 }
 
-// reread looks, without locks and in a context of its own, at what is stored.
-// found reports that it is the whole answer: nothing is left to be written.
-func (s *Store) reread(ctx context.Context, st settle.Settlement) (result settle.Result, found bool, err error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
-	defer cancel()
+// look reads what is stored, without locks, and judges by it. That is enough for
+// all that is never changed: a settled payout stays settled, and its hash stays
+// what it is. next is how what is still to be written is written; nil: nothing is,
+// and result is the whole answer.
+//
+// After a lost answer the read has a context of its own, because the caller's
+// deadline is often what ended.
+func (s *Store) look(ctx context.Context, after fate, st settle.Settlement) (result settle.Result, next attempt, err error) {
+	if after == fateUnknown {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
+		defer cancel()
+	}
 	stored, err := readStored(ctx, s.client.Single(), st)
 	if err != nil {
-		return settle.Result{}, false, fmt.Errorf("read again: %w", err)
+		return settle.Result{}, nil, fmt.Errorf("look at what is stored: %w", err)
 	}
 	judgement, err := settle.Judge(stored.Stored, st)
-	return judgement.Result, err == nil && judgement.Action == settle.ActionNone, err
+	switch {
+	case err != nil:
+		return settle.Result{}, nil, err
+	case judgement.Action == settle.ActionNone:
+		return judgement.Result, nil, nil
+	case judgement.Action == settle.ActionRecordConflict && stored.conflictDeliveries == 0:
+		return settle.Result{}, s.insertConflict(judgement), nil
+	}
+	return settle.Result{}, s.settleInTransaction, nil
+}
+
+// insertConflict records a conflict that is not recorded yet in one Commit.
+func (s *Store) insertConflict(j settle.Judgement) attempt {
+	return func(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+		rows, err := rowsFor(j, storedRow{}, st)
+		if err != nil {
+			return settle.Result{}, err
+		}
+		_, err = s.client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagSettle))
+		return j.Result, err
+	}
 }
 
 // Quarantine implements settle.Store.
 func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
 	step := s.insertQuarantined
 	var lastErr error
-	for range 1 + maxTransactions {
+	for range maxAttempts {
 		err := step(ctx, q)
 		switch commitFate(err) {
 		case fateCommitted:
@@ -184,13 +223,13 @@ func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
 		}
 		step, lastErr = s.quarantineInTransaction, err
 	}
-	return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lastErr))
+	return unknownOutcome(lastErr)
 }
 
 // rereadQuarantined looks, when the time is up, whether the row of this delivery
 // is there after all. lost is the error by which that is not known.
 func (s *Store) rereadQuarantined(ctx context.Context, q settle.Quarantined, lost error) error {
-	unknown := fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, withhold(lost))
+	unknown := unknownOutcome(lost)
 	if callerIsGone(ctx) {
 		return unknown
 	}
