@@ -106,7 +106,7 @@ or something could not be measured or written.`,
 		Example: `  bench
   bench --quick
   bench --only latency,throughput --json
-  bench --rows 1000000 --only growth
+  bench --quick --rows 100000 --only growth
   bench --instance projects/my-project/instances/my-instance`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true, // a page of usage would hide the error

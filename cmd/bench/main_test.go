@@ -80,7 +80,7 @@ func TestRun(t *testing.T) {
 		{"latency", len(report.Latency), 2 * len(bench.Tiny.RoundTrips) * takenPart},
 		{"throughput", len(report.Throughput), len(sizes.InFlight) * takenPart},
 		{"growth", len(report.Growth), len(sizes.Rows) * takenPart},
-		{"storm", len(report.Storm), 2},
+		{"storm", len(report.Storm), 3},
 		{"crashes", len(report.Crashes), takenPart},
 	} {
 		if measured.got != measured.want {
@@ -95,7 +95,7 @@ func TestRun(t *testing.T) {
 func checkFigures(t *testing.T, r bench.Report) {
 	t.Helper()
 	trips := map[string]float64{
-		"settle_once fresh": 1, "settle_once duplicate": 3, "settle_once conflict": 3,
+		"settle_once fresh": 1, "settle_once duplicate": 2, "settle_once conflict": 3,
 		"transaction_only fresh": 2, "transaction_only duplicate": 2, "transaction_only conflict": 3,
 		"textbook fresh": 4, "textbook duplicate": 2, "textbook conflict": 2,
 		"store_then_effect fresh": 6, "store_then_effect duplicate": 2, "store_then_effect conflict": 2,

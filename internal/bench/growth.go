@@ -10,6 +10,11 @@ import (
 	"github.com/settleonce/settleonce/internal/bench/contender"
 )
 
+// duplicatesUpTo is the greatest number of rows with which duplicates are timed. A
+// query makes the emulator look through all of them, which takes it half a minute
+// where there are a million.
+const duplicatesUpTo = 100_000
+
 // sizesFor are the numbers of rows of a contender, rising.
 func (l *lab) sizesFor(c contender.Contender) []int {
 	sizes := slices.Clone(l.Sizes.Rows)
@@ -20,16 +25,19 @@ func (l *lab) sizesFor(c contender.Contender) []int {
 	return slices.Compact(sizes)
 }
 
+// loadSteps is in how many parts the rows of a database are loaded.
+const loadSteps = 10
+
 func (l *lab) growthSteps() int {
 	steps := 0
 	for _, c := range l.contenders {
-		steps += len(l.sizesFor(c))
+		steps += len(l.sizesFor(c)) * (loadSteps + l.Sizes.Rounds)
 	}
 	return steps
 }
 
 // measureGrowth settles where more and more is stored already. Contenders do not take
-// turns here, since each keeps its rows in one database.
+// turns here: the sizes of one do, each in a database of its own.
 func (l *lab) measureGrowth(ctx context.Context) error {
 	for _, c := range l.contenders {
 		if err := l.growth(ctx, c); err != nil {
@@ -39,73 +47,118 @@ func (l *lab) measureGrowth(ctx context.Context) error {
 	return nil
 }
 
+// stocked is a ring with rows in it, and what is measured there.
+type stocked struct {
+	*ring
+	rows  int
+	meter *meter
+	taken map[string]series
+	costs []float64 // microseconds of the client's CPU for a fresh event, by rounds
+}
+
 func (l *lab) growth(ctx context.Context, c contender.Contender) (err error) {
-	m := &meter{}
-	r, err := l.ring(ctx, c, 0, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	if err := l.meetAll(ctx, r); err != nil {
-		return err
-	}
-	loader, err := r.place("", nil)
-	if err != nil {
-		return err
-	}
-	stored := 0
-	var least []float64
+	var all []*stocked
+	defer func() {
+		for _, s := range all {
+			err = errors.Join(err, s.close(ctx))
+		}
+	}()
 	for _, rows := range l.sizesFor(c) {
-		if err := c.Load(ctx, loader, stored, rows-stored); err != nil {
+		s := &stocked{rows: rows, meter: &meter{}, taken: map[string]series{EventFresh: {}, EventDuplicate: {}}}
+		if s.ring, err = l.ring(ctx, c, 0, s.meter); err != nil {
 			return err
 		}
-		stored = rows
-		result, fresh, err := l.atSize(ctx, r, m)
-		if err != nil {
+		all = append(all, s)
+		if err := s.stock(ctx); err != nil {
 			return fmt.Errorf("at %d rows: %w", rows, err)
 		}
-		if least == nil {
-			least = fresh
+	}
+	for range l.Sizes.Rounds {
+		for _, s := range all {
+			if err := s.measure(ctx); err != nil {
+				return fmt.Errorf("at %d rows: %w", s.rows, err)
+			}
+			l.Progress.Step()
 		}
-		result.Rows, result.Ratio = rows, ratios(fresh, least)
-		l.report.Growth = append(l.report.Growth, result)
-		l.Progress.Step()
+	}
+	least := all[0].taken[EventFresh][c.Key]
+	for _, s := range all {
+		trips, err := s.roundTrips(ctx)
+		if err != nil {
+			return fmt.Errorf("at %d rows: %w", s.rows, err)
+		}
+		fresh := s.taken[EventFresh][c.Key]
+		l.report.Growth = append(l.report.Growth, Growth{
+			Contender: c.Key, Rows: s.rows, RoundTrips: trips, Millis: summarise(fresh), MicrosCPU: median(s.costs),
+			DuplicateMillis: summarise(s.taken[EventDuplicate][c.Key]), Ratio: ratios(fresh, least),
+		})
 	}
 	return nil
 }
 
-// atSize measures at the present number of rows.
-func (l *lab) atSize(ctx context.Context, r *ring, m *meter) (result Growth, fresh []float64, err error) {
-	taken := map[string]series{EventFresh: {}, EventDuplicate: {}}
-	for range l.Sizes.Rounds {
-		if err := l.turn(ctx, r, taken, l.Sizes.Turn); err != nil {
-			return Growth{}, nil, err
-		}
+// stock lets the client meet every kind of event while there is little, and then
+// loads the rows.
+func (s *stocked) stock(ctx context.Context) error {
+	if err := s.lab.meetAll(ctx, s.ring); err != nil {
+		return err
 	}
-	before := m.read()
-	used, err := readUsage()
+	loader, err := s.place("", nil)
 	if err != nil {
-		return Growth{}, nil, err
+		return err
 	}
-	counted := 0
-	for start := time.Now(); counted < l.Sizes.Events && (counted == 0 || time.Since(start) < l.Sizes.Turn); counted++ {
-		if err := r.settle(ctx, l.message(), wireEvents[0].want); err != nil {
-			return Growth{}, nil, err
+	for part := range loadSteps {
+		from, to := part*s.rows/loadSteps, (part+1)*s.rows/loadSteps
+		if err := s.Load(ctx, loader, from, to-from); err != nil {
+			return err
 		}
+		s.lab.Progress.Step()
+	}
+	return nil
+}
+
+// measure takes a turn.
+func (s *stocked) measure(ctx context.Context) error {
+	kinds := wireEvents[:2]
+	if s.rows > duplicatesUpTo {
+		kinds = wireEvents[:1]
+	}
+	if err := s.lab.turn(ctx, s.ring, kinds, s.taken, s.lab.Sizes.Turn); err != nil {
+		return err
+	}
+	before, err := readUsage()
+	if err != nil {
+		return err
+	}
+	settled, err := s.settleSome(ctx)
+	if err != nil {
+		return err
 	}
 	after, err := readUsage()
-	if err != nil {
-		return Growth{}, nil, err
+	s.costs = append(s.costs, micros(after.cpu-before.cpu)/float64(settled))
+	return err
+}
+
+// settleSome settles fresh events and returns how many.
+func (s *stocked) settleSome(ctx context.Context) (settled int, err error) {
+	for start := time.Now(); settled < s.lab.Sizes.Events && (settled == 0 || time.Since(start) < s.lab.Sizes.Turn); settled++ {
+		if err := s.settle(ctx, s.lab.message(), wireEvents[0].want); err != nil {
+			return settled, err
+		}
 	}
-	traffic := m.read().since(before)
+	return settled, nil
+}
+
+// roundTrips counts those of a fresh event.
+func (s *stocked) roundTrips(ctx context.Context) (float64, error) {
+	before := s.meter.read()
+	settled, err := s.settleSome(ctx)
+	if err != nil {
+		return 0, err
+	}
+	traffic := s.meter.read().since(before)
 	trips := traffic.rpcs
-	if r.System == contender.Postgres {
+	if s.System == contender.Postgres {
 		trips = traffic.turns
 	}
-	fresh = taken[EventFresh][r.Key]
-	n := float64(counted)
-	return Growth{
-		Contender: r.Key, RoundTrips: float64(trips) / n, Millis: summarise(fresh), MicrosCPU: micros(after.cpu-used.cpu) / n,
-		DuplicateMillis: summarise(taken[EventDuplicate][r.Key]),
-	}, fresh, nil
+	return float64(trips) / float64(settled), nil
 }

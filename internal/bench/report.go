@@ -132,8 +132,13 @@ type Crashes struct {
 // Storm is how long other events take while one settlement is delivered many times
 // at once.
 type Storm struct {
-	Contender  string `json:"contender"`
-	Deliveries int    `json:"deliveries"`
+	Contender string `json:"contender"`
+	// Name is the contender's on paper: one of them meets storms only.
+	Name string `json:"name"`
+	// AtOnce is how many deliveries a wave of the storm has.
+	AtOnce int `json:"at_once"`
+	// RPCs are those of the storm and of the others during it.
+	RPCs int64 `json:"rpcs"`
 	// Seconds is how long the storm lasted.
 	Seconds float64 `json:"seconds"`
 	// Calm and During are milliseconds of the others without and with it.
@@ -141,6 +146,15 @@ type Storm struct {
 	During Quantiles `json:"during_ms"`
 	// Outcomes counts the storm's own answers.
 	Outcomes map[string]int `json:"outcomes"`
+}
+
+// Waves is how often the settlement was delivered so many times at once.
+func (s Storm) Waves() int {
+	deliveries := 0
+	for _, n := range s.Outcomes {
+		deliveries += n
+	}
+	return deliveries / s.AtOnce
 }
 
 // Quantiles are of single events.

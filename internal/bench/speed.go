@@ -121,7 +121,7 @@ func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
 	taken := map[string]series{EventFresh: {}, EventDuplicate: {}}
 	for range l.Sizes.Rounds {
 		for _, r := range rs {
-			if err := l.turn(ctx, r, taken, noLimit); err != nil {
+			if err := l.turn(ctx, r, wireEvents[:2], taken, noLimit); err != nil {
 				return err
 			}
 			l.Progress.Step()
@@ -141,24 +141,25 @@ func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
 // noLimit is longer than any turn.
 const noLimit = time.Hour
 
-// turn settles fresh events one at a time, then duplicates of them, and adds their
-// medians in milliseconds. Each kind ends with its events or, after one event at
-// least, with the limit.
-func (l *lab) turn(ctx context.Context, r *ring, taken map[string]series, limit time.Duration) error {
-	messages := make([][]byte, l.Sizes.Events)
-	for i := range messages {
-		messages[i] = l.message()
+// turn settles fresh events one at a time, then those of further kinds with the same
+// settlements, and adds their medians in milliseconds. Each kind ends with its events
+// or, after one event at least, with the limit.
+func (l *lab) turn(ctx context.Context, r *ring, kinds []wireEvent, taken map[string]series, limit time.Duration) error {
+	numbers := make([]int, l.Sizes.Events)
+	for i := range numbers {
+		numbers[i] = l.number()
 	}
-	for _, event := range wireEvents[:2] {
+	for _, event := range kinds {
 		var times []float64
-		for start := time.Now(); len(times) < len(messages) && (len(times) == 0 || time.Since(start) < limit); {
+		for start := time.Now(); len(times) < len(numbers) && (len(times) == 0 || time.Since(start) < limit); {
+			message := event.message(numbers[len(times)])
 			began := time.Now()
-			if err := r.settle(ctx, messages[len(times)], event.want); err != nil {
+			if err := r.settle(ctx, message, event.want); err != nil {
 				return err
 			}
 			times = append(times, millis(time.Since(began)))
 		}
-		messages = messages[:len(times)] // only what is settled has duplicates
+		numbers = numbers[:len(times)] // only what is settled has duplicates
 		taken[event.kind][r.Key] = append(taken[event.kind][r.Key], median(times))
 	}
 	return nil
@@ -238,18 +239,12 @@ func (l *lab) settleAtOnce(ctx context.Context, r *ring, inFlight int, while tim
 	return settled.Load(), errors.Join(errs...)
 }
 
-func (l *lab) stormSteps() int { return 2 * len(stormed) }
+func (l *lab) stormSteps() int { return 2 * len(contender.Stormed()) }
 
-// stormed are the contenders that meet a storm.
-var stormed = []string{Baseline, "textbook"}
-
-// measureStorm delivers one settlement many times at once, next to a steady trickle
-// of others.
+// measureStorm delivers one settlement many times at once and again, next to a steady
+// trickle of others.
 func (l *lab) measureStorm(ctx context.Context) error {
-	for _, c := range l.contenders {
-		if !slices.Contains(stormed, c.Key) {
-			continue
-		}
+	for _, c := range contender.Stormed() {
 		if err := l.storm(ctx, c); err != nil {
 			return err
 		}
@@ -258,12 +253,13 @@ func (l *lab) measureStorm(ctx context.Context) error {
 }
 
 func (l *lab) storm(ctx context.Context, c contender.Contender) (err error) {
-	r, err := l.ring(ctx, c, 0, nil)
+	m := &meter{}
+	r, err := l.ring(ctx, c, 0, m)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	result := Storm{Contender: c.Key, Deliveries: l.Sizes.Storm, Outcomes: map[string]int{}}
+	result := Storm{Contender: c.Key, Name: c.Name, AtOnce: l.Sizes.Storm, Outcomes: map[string]int{}}
 	var calm []float64
 	for range min(stormCalm, l.Sizes.Storm) {
 		began := time.Now()
@@ -276,13 +272,13 @@ func (l *lab) storm(ctx context.Context, c contender.Contender) (err error) {
 	result.Calm = quantiles(calm)
 	l.Progress.Step()
 	over := make(chan error, 1)
-	began := time.Now()
-	go func() { over <- l.deliverAtOnce(ctx, r, result.Outcomes) }()
+	before, began := m.read(), time.Now()
+	go func() { over <- l.deliverWaves(ctx, r, result.Outcomes) }()
 	during, err := l.trickle(ctx, r, over)
 	if err != nil {
 		return err
 	}
-	result.During, result.Seconds = quantiles(during), time.Since(began).Seconds()
+	result.During, result.Seconds, result.RPCs = quantiles(during), time.Since(began).Seconds(), m.read().since(before).rpcs
 	l.Progress.Step()
 	l.report.Storm = append(l.report.Storm, result)
 	return nil
@@ -318,15 +314,33 @@ func (l *lab) trickle(ctx context.Context, r *ring, over <-chan error) (times []
 	}
 }
 
-// deliverAtOnce delivers one settlement as often as a storm does and counts the
-// outcomes: one applied, the others duplicates.
-func (l *lab) deliverAtOnce(ctx context.Context, r *ring, outcomes map[string]int) error {
+// wavePause is the least time from one wave of a storm to the next.
+const wavePause = 100 * time.Millisecond
+
+// deliverWaves delivers one settlement as often at once as a storm does, again and
+// again for a turn's time, and counts the outcomes: one applied, the others
+// duplicates.
+func (l *lab) deliverWaves(ctx context.Context, r *ring, outcomes map[string]int) error {
+	message := l.message()
+	for began := time.Now(); len(outcomes) == 0 || time.Since(began) < l.Sizes.Turn; {
+		next := time.NewTimer(wavePause)
+		if err := l.deliverAtOnce(ctx, r, message, outcomes); err != nil {
+			return err
+		}
+		<-next.C
+	}
+	if outcomes[settle.OutcomeApplied.String()] != 1 {
+		return fmt.Errorf("%s: a storm of one settlement ended with %v", r.Key, outcomes)
+	}
+	return nil
+}
+
+func (l *lab) deliverAtOnce(ctx context.Context, r *ring, message []byte, outcomes map[string]int) error {
 	var (
 		wg     sync.WaitGroup
 		mu     sync.Mutex
 		failed error
 	)
-	message := l.message()
 	for range l.Sizes.Storm {
 		wg.Go(func() {
 			outcome, err := r.settler.Settle(ctx, message)
@@ -337,9 +351,6 @@ func (l *lab) deliverAtOnce(ctx context.Context, r *ring, outcomes map[string]in
 		})
 	}
 	wg.Wait()
-	if failed == nil && outcomes[settle.OutcomeApplied.String()] != 1 {
-		failed = fmt.Errorf("%s: a storm of one settlement ended with %v", r.Key, outcomes)
-	}
 	return failed
 }
 

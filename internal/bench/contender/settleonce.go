@@ -17,7 +17,9 @@ func settleOnce() Contender {
 		About:      "one Commit that inserts; a read-write transaction only where the key exists",
 		System:     Spanner,
 		Statements: schema.Statements,
-		Open:       openSettleOnce,
+		Open: func(ctx context.Context, p Place) (Settler, error) {
+			return openSettleOnce(ctx, p)
+		},
 		Load:       loadSettlements,
 		Movements:  countSettlements,
 	}
@@ -28,7 +30,7 @@ type service struct {
 	store *spannerstore.Store
 }
 
-func openSettleOnce(ctx context.Context, p Place) (Settler, error) {
+func openSettleOnce(ctx context.Context, p Place) (*service, error) {
 	store, err := spannerstore.Open(ctx, spannerstore.Config{Database: p.Database, Emulator: p.Emulator, Options: p.Options})
 	if err != nil {
 		return nil, err
@@ -47,6 +49,33 @@ func (s *service) Settle(ctx context.Context, message []byte) (settle.Outcome, e
 
 // Close implements Settler.
 func (s *service) Close() { s.store.Close() }
+
+// settleOnceApart is Settle Once where every delivery meets an instance of its own, so
+// that none waits for another. The instances share a client.
+func settleOnceApart() Contender {
+	c := settleOnce()
+	c.Key, c.Name = "settle_once_apart", "Settle Once, no delivery waits for another"
+	c.About = "every delivery at an instance of its own"
+	c.Open = func(ctx context.Context, p Place) (Settler, error) {
+		s, err := openSettleOnce(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		return &apart{s}, nil
+	}
+	return c
+}
+
+type apart struct{ *service }
+
+// Settle implements Settler.
+func (a *apart) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
+	s := service{
+		Service: settle.Service{Store: a.store, DefaultCurrency: a.DefaultCurrency, NewID: a.NewID, Now: a.Now},
+		store:   a.store,
+	}
+	return s.Settle(ctx, message)
+}
 
 // settlementRows are the rows of the real schema for a payout without bank.
 func settlementRows(p payout) []*spanner.Mutation {
