@@ -7,7 +7,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/bojanz/currency"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -178,12 +177,6 @@ func readCurrency(p *Payout, dec *jsontext.Decoder) string {
 	}
 	p.Currency = string(raw)
 	return ""
-}
-
-// ValidCurrency reports whether code is an ISO 4217 alphabetic code.
-func ValidCurrency(code string) bool {
-	// The list calls the empty code valid; a payout's currency is never empty.
-	return code != "" && currency.IsValid(code)
 }
 
 func readReference(p *Payout, dec *jsontext.Decoder) string {
