@@ -42,16 +42,16 @@ func TestCIInstallsWhatIsMissing(t *testing.T) {
 	}{
 		{
 			name:    "nothing is missing",
-			machine: ciMachine{programs: "make shellcheck java gcloud apt-get", components: components, user: root},
+			machine: ciMachine{programs: "make shellcheck pg_createcluster java gcloud apt-get", components: components, user: root},
 		},
 		{
 			name:    "components",
-			machine: ciMachine{programs: "make shellcheck java gcloud apt-get", user: root},
+			machine: ciMachine{programs: "make shellcheck pg_createcluster java gcloud apt-get", user: root},
 			want:    []string{addAlpha, addBeta, addSpanner, addPubSub},
 		},
 		{
 			name:    "components of a CLI that a package manager installed",
-			machine: ciMachine{programs: "make shellcheck java gcloud apt-get", user: root, fail: "gcloud?components*"},
+			machine: ciMachine{programs: "make shellcheck pg_createcluster java gcloud apt-get", user: root, fail: "gcloud?components*"},
 			want: []string{
 				addAlpha, update, install + gcloudDebs, addBeta, update, install + gcloudDebs,
 				addSpanner, update, install + spannerDebs, addPubSub, update, install + pubsubDebs,
@@ -59,28 +59,28 @@ func TestCIInstallsWhatIsMissing(t *testing.T) {
 		},
 		{
 			name:    "emulators, with others running",
-			machine: ciMachine{programs: "make shellcheck gcloud apt-get", components: surfaces, user: root, env: []string{spannerEnv, pubsubEnv}},
+			machine: ciMachine{programs: "make shellcheck initdb gcloud apt-get", components: surfaces, user: root, env: []string{spannerEnv, pubsubEnv}},
 		},
 		{
 			name:    "programs",
 			machine: ciMachine{programs: "make gcloud apt-get", components: components, user: root},
-			want:    []string{update, install + "shellcheck", update, install + javaDebs},
+			want:    []string{update, install + "shellcheck", update, install + "postgresql", update, install + javaDebs},
 		},
 		{
 			name:    "a program, and the user is not root",
-			machine: ciMachine{programs: "make java gcloud apt-get sudo", components: components, user: nobody},
+			machine: ciMachine{programs: "make pg_createcluster java gcloud apt-get sudo", components: components, user: nobody},
 			want:    []string{sudo + update, sudo + install + "shellcheck"},
 		},
 		{
 			name:    "everything, and sudo would ask",
 			machine: ciMachine{programs: "make gcloud apt-get sudo", user: nobody, fail: "*?-n?*"},
-			want:    []string{sudo + update, addAlpha, addBeta, addSpanner, addPubSub, sudo + update},
-			lacks:   []string{"shellcheck", "java"},
+			want:    []string{sudo + update, sudo + update, addAlpha, addBeta, addSpanner, addPubSub, sudo + update},
+			lacks:   []string{"shellcheck", "pg_createcluster", "java"},
 		},
 		{
 			name:    "everything, and nothing can be installed",
 			machine: ciMachine{programs: "make", user: root},
-			lacks:   []string{"shellcheck", "alpha", "beta", "cloud-spanner-emulator", "pubsub-emulator", "java"},
+			lacks:   []string{"shellcheck", "pg_createcluster", "alpha", "beta", "cloud-spanner-emulator", "pubsub-emulator", "java"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestCIInstallsWhatIsMissing(t *testing.T) {
 			if diff := cmp.Diff(c.want, calls[:first], cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("calls before make (-want +got):\n%s", diff)
 			}
-			for _, what := range []string{"shellcheck", "alpha", "beta", "cloud-spanner-emulator", "pubsub-emulator", "java"} {
+			for _, what := range []string{"shellcheck", "pg_createcluster", "alpha", "beta", "cloud-spanner-emulator", "pubsub-emulator", "java"} {
 				said := strings.Contains(output, "ci: "+what+" is missing and cannot be installed here")
 				if said != slices.Contains(c.lacks, what) {
 					t.Errorf("says that %s is missing: %t, want %t\n%s", what, said, !said, output)

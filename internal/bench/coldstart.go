@@ -56,6 +56,7 @@ func (l *lab) measureColdStart(ctx context.Context) (err error) {
 	function.environment = []string{
 		"FUNCTION_TARGET=SettlePayout", "K_SERVICE=settle-payout", "DEFAULT_CURRENCY=USD",
 		"SPANNER_DATABASE=" + a.database, "SPANNER_EMULATOR_HOST=" + l.emulator.GRPC,
+		"GOGC=400", // as deploy/ sets it
 	}
 	function.want = `"outcome":"applied"`
 	reader.environment = []string{
