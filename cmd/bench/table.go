@@ -98,6 +98,13 @@ func latencySheet(r bench.Report, event string) sheet {
 		rows[l.Contender] = append(rows[l.Contender], withRatio(l.Millis, l.Ratio, l.Contender))
 	}
 	s.rows = byContender(r, rows)
+	if event == bench.EventFresh && len(s.rows) > 0 {
+		trip := []string{"a byte there and back"}
+		for _, n := range r.Network {
+			trip = append(trip, spread(n.Millis, 2))
+		}
+		s.rows = append([][]string{trip}, s.rows...)
+	}
 	return s
 }
 

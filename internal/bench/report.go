@@ -8,6 +8,7 @@ type Report struct {
 	Claims     []Claim      `json:"claims"`
 	Wire       []Wire       `json:"wire"`
 	CPU        []CPU        `json:"cpu"`
+	Network    []Network    `json:"network"`
 	Latency    []Latency    `json:"latency"`
 	Throughput []Throughput `json:"throughput"`
 	Growth     []Growth     `json:"growth"`
@@ -80,6 +81,16 @@ type CPU struct {
 	Allocations Summary `json:"allocations_per_event"`
 	// Ratio is to Settle Once.
 	Ratio Summary `json:"ratio"`
+}
+
+// Network is what a round trip of the simulated network takes.
+type Network struct {
+	// RoundTripMillis is what it has to take; 0: loopback without proxy in between.
+	RoundTripMillis float64 `json:"round_trip_ms"`
+	// Millis is what a byte there and back took, in the rounds of the latencies.
+	Millis Summary `json:"ms"`
+	// Fresh is Settle Once's fresh event in such round trips.
+	Fresh Summary `json:"fresh"`
 }
 
 // Latency is how long an event takes, one at a time.

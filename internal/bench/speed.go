@@ -118,8 +118,19 @@ func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
+	e, err := newEcho(ctx, distance)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.close()) }()
 	taken := map[string]series{EventFresh: {}, EventDuplicate: {}}
+	var network []float64
 	for range l.Sizes.Rounds {
+		trip, err := e.turn(l.Sizes.Events)
+		if err != nil {
+			return err
+		}
+		network = append(network, trip)
 		for _, r := range rs {
 			if err := l.turn(ctx, r, wireEvents[:2], taken, noLimit); err != nil {
 				return err
@@ -127,6 +138,9 @@ func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
 			l.Progress.Step()
 		}
 	}
+	l.report.Network = append(l.report.Network, Network{
+		RoundTripMillis: millis(distance), Millis: summarise(network), Fresh: ratios(taken[EventFresh][Baseline], network),
+	})
 	for _, event := range []string{EventFresh, EventDuplicate} {
 		for _, r := range rs {
 			l.report.Latency = append(l.report.Latency, Latency{

@@ -20,8 +20,8 @@ func settleOnce() Contender {
 		Open: func(ctx context.Context, p Place) (Settler, error) {
 			return openSettleOnce(ctx, p)
 		},
-		Load:       loadSettlements,
-		Movements:  countSettlements,
+		Load:      loadSettlements,
+		Movements: countSettlements,
 	}
 }
 
