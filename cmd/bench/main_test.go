@@ -54,7 +54,7 @@ func page(t *testing.T) string {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	dir := page(t)
-	code, out, errText := call(t, "--tiny", "--json", "--docs", dir, "--module", filepath.Join("..", ".."))
+	code, out, errText := call(t, "--tiny", "--json", "--rows", "70", "--docs", dir, "--module", filepath.Join("..", ".."))
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errText)
 	}
@@ -77,9 +77,10 @@ func TestRun(t *testing.T) {
 	}{
 		{"wire", len(report.Wire), 3 * takenPart},
 		{"cpu", len(report.CPU), takenPart},
+		{"network", len(report.Network), len(bench.Tiny.RoundTrips)},
 		{"latency", len(report.Latency), 2 * len(bench.Tiny.RoundTrips) * takenPart},
 		{"throughput", len(report.Throughput), len(sizes.InFlight) * takenPart},
-		{"growth", len(report.Growth), len(sizes.Rows) * takenPart},
+		{"growth", len(report.Growth), len(sizes.Rows)*takenPart + 1},
 		{"storm", len(report.Storm), 3},
 		{"crashes", len(report.Crashes), takenPart},
 	} {
