@@ -120,11 +120,11 @@ func TestDecide(t *testing.T) {
 	with := func(args ...string) []string { return append(append([]string{"decide"}, args...), by...) }
 
 	// How it is called.
-	f.refusal(exitError, "at least one of the flags", with(stlForgotten)...)
-	f.refusal(exitError, "if any flags in the group", with(stlForgotten, "--rejected", "--confirmed")...)
+	f.refusal(exitError, "give one of --confirmed, --rejected or --resend-new-key", with(stlForgotten)...)
+	f.refusal(exitError, "--confirmed and --rejected do not go together", with(stlForgotten, "--rejected", "--confirmed")...)
 	f.refusal(exitError, "--second is", "decide", stlForgotten, "--rejected", "--by", "ines", "--note", "n")
 	f.refusal(exitNo, "are one person", "decide", stlForgotten, "--rejected", "--by", "Ines B", "--second", "inesb ", "--note", "n")
-	f.refusal(exitError, "if any flags in the group", with(stlForgotten, "--resend-new-key", "--without-bank")...)
+	f.refusal(exitError, "--resend-new-key and --without-bank do not go together", with(stlForgotten, "--resend-new-key", "--without-bank")...)
 	f.refusal(exitAbsent, "no such settlement", with("stl-none", "--rejected")...)
 	f.refusal(exitNo, "has no bank instruction", with(stlApplied, "--rejected")...)
 	if got := settlectlAt(t, f.clock.Now, nil, f.env(), with(stlForgotten, "--rejected")...); got.code != exitError || !strings.Contains(got.errOut, "BANK_URL is not set") {
@@ -182,8 +182,8 @@ func TestReconcile(t *testing.T) {
 	f.step("stl-8489", 20*time.Hour, settle.InstructionManual)
 	f.refusal(exitAbsent, "no such settlement", "reconcile", "stl-none")
 	f.refusal(exitNo, "has no bank instruction", "reconcile", stlApplied)
-	f.refusal(exitError, "accepts 1 arg", "reconcile")
-	f.refusal(exitError, "unknown command", "reconcile", "--due", stlUncertain)
+	f.refusal(exitError, "ID is missing", "reconcile")
+	f.refusal(exitError, "one argument too many", "reconcile", "--due", stlUncertain)
 	f.refusal(exitNo, "it is manual", "reconcile", "stl-8489")
 	f.refusal(exitNo, "it is returned", "reconcile", stlReturned)
 	wantGolden(t, "reconcile_not_due.txt", f.refusal(exitNo, "it is due at ", "reconcile", stlUncertain), exitNo)

@@ -25,13 +25,14 @@ import (
 )
 
 // bankHelp says where the bank comes from.
-const bankHelp = `The bank is the function's: --function names the deployed function, and BANK_URL,
-BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT
-are read from it. BANK_TOKEN, and BANK_PROFILE where the function has one, come from
-this program's environment; what else is set there and differs is refused, and so
-is a function on another database. --bank-from-environment takes everything from the
-environment, and the history says so. With an emulator neither is needed. The
-clock of this machine has to be within 5s of Spanner's.
+const bankHelp = `The bank is the function's: --function names the deployed function, and
+BANK_URL, BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and
+BANK_STATUS_TIMEOUT are read from it. BANK_TOKEN, and BANK_PROFILE where the
+function has one, come from this program's environment; what else is set there
+and differs is refused, and so is a function on another database.
+--bank-from-environment takes everything from the environment, and the history
+says so. With an emulator neither is needed. The clock of this machine has to be
+within 5s of Spanner's.
 
 Operators may read the secrets that deploy.sh keeps. This puts the token on no
 command line; BANK_PROFILE names a file with what settleonce-bank-profile holds:

@@ -53,7 +53,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	}{
 		{"--function is missing", time.Now, env, nil},
 		{`--function is "f"`, time.Now, env, []string{"--function", "f"}},
-		{"if any flags in the group", time.Now, env, append(serve(deployed), own...)},
+		{"--function and --bank-from-environment do not go together", time.Now, env, append(serve(deployed), own...)},
 		{"works on database", time.Now, env, serve(with(deployed, "SPANNER_DATABASE", "projects/p/instances/i/databases/other"))},
 		{`BANK_URL is "http://127.0.0.1:1" here`, time.Now, with(env, "BANK_URL", "http://127.0.0.1:1"), serve(deployed)},
 		{`BANK_KEY_LIFETIME is "24h" here and "72h" in function`, time.Now, with(env, "BANK_KEY_LIFETIME", "24h"), serve(deployed)},

@@ -72,7 +72,7 @@ Exit codes: 0, or 2 wrong usage.`,
 		Example: `  settlectl capacity --rate 10000
   settlectl capacity --rate 100 --rate 1000 --rate 10000 --bank-share 0
   settlectl capacity --rate 2000 --bank-latency 1s --output json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkLoad(load, rates); err != nil {
 				return err
@@ -84,7 +84,8 @@ Exit codes: 0, or 2 wrong usage.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Float64SliceVar(&rates, "rate", nil, "payouts a second; more than one: a column each (required)")
+	f.Float64SliceVar(&rates, "rate", nil, "payouts a second, a `number`; more than one: a column each")
+	require(cmd, "rate")
 	f.Float64Var(&load.BankShare, "bank-share", load.BankShare, "part of the payouts that have a bank instruction, 0 to 1")
 	f.DurationVar(&load.Commit, "rpc-latency", load.Commit, "how long an RPC to Spanner takes")
 	f.DurationVar(&load.Bank, "bank-latency", load.Bank, "how long an exchange with the bank takes")
@@ -98,7 +99,7 @@ Exit codes: 0, or 2 wrong usage.`,
 
 func checkLoad(load capacity.Load, rates []float64) error {
 	if len(rates) == 0 {
-		return errors.New("--rate is not given; give payouts a second, such as --rate 1000")
+		return errors.New("--rate is empty; give payouts a second, such as --rate 1000")
 	}
 	if len(rates) > maxRates {
 		return fmt.Errorf("--rate is given %d times; give at most %d", len(rates), maxRates)

@@ -45,7 +45,7 @@ func TestCapacityJSON(t *testing.T) {
 func TestCapacityUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--rate is not given":     nil,
+		"--rate is missing":       nil,
 		"--rate is 0;":            {"--rate=0"},
 		"--rate is NaN":           {"--rate=NaN"},
 		"--rate is +Inf":          {"--rate=Inf"},

@@ -39,7 +39,10 @@ type databaseFlags struct {
 // databaseFlag adds --database to a command.
 func databaseFlag(cmd *cobra.Command, name *string, s streams) {
 	cmd.Flags().StringVar(name, "database", s.getenv(config.EnvDatabase),
-		"`name` of the database: projects/P/instances/I/databases/D; else SPANNER_DATABASE")
+		"`name` of the database, projects/P/instances/I/databases/D; or set SPANNER_DATABASE")
+	if *name == "" {
+		markRequired(cmd, "database")
+	}
 }
 
 // register adds --database and --role to a command.
@@ -70,6 +73,9 @@ func (f databaseFlags) check() error {
 }
 
 func checkDatabaseName(name string) error {
+	if name == "" {
+		return errors.New("--database is missing; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE")
+	}
 	if !config.ValidDatabase(name) {
 		return fmt.Errorf("--database is %q; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE", name)
 	}

@@ -100,7 +100,7 @@ func TestWhatIsNotFound(t *testing.T) {
 func TestDatabaseFlags(t *testing.T) {
 	t.Parallel()
 	for want, flags := range map[string]databaseFlags{
-		`--database is ""`:   {},
+		`--database is miss`: {},
 		`--database is "d"`:  {name: "d"},
 		`--role is "no way"`: {name: nowhere, role: "no way"},
 		`--stale is -1s`:     {name: nowhere, stale: -time.Second},

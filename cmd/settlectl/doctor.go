@@ -71,11 +71,13 @@ application default credentials are used.
 Each check is ok, warn, fail or unknown. Exit codes: 0 all ok or warn, 1 a check
 failed, 2 wrong usage, or none failed and at least one is unknown.`,
 		Example: `  settlectl doctor --database projects/p/instances/i/databases/d \
-    --subscription projects/p/subscriptions/eventarc-europe-west1-settle-payout-sub-1 \
+    --subscription projects/p/subscriptions/eventarc-europe-west1-payouts-sub \
     --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl doctor --subscription projects/p/subscriptions/s --function-timeout 90s --without-rights
-  settlectl doctor … --output json | jq -r '.checks[] | select(.status == "fail") | .remedy'`,
-		Args: cobra.NoArgs,
+  settlectl doctor --subscription projects/p/subscriptions/s \
+    --function-timeout 90s --without-rights
+  settlectl doctor … --output json |
+    jq -r '.checks[] | select(.status == "fail") | .remedy'`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(flags.check(), output.check()); err != nil {
 				return err
@@ -85,7 +87,8 @@ failed, 2 wrong usage, or none failed and at least one is unknown.`,
 	}
 	f := cmd.Flags()
 	databaseFlag(cmd, &flags.database, s)
-	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
+	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S")
+	require(cmd, "subscription")
 	f.StringVar(&flags.function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
 	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, where --function is not given")
 	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")

@@ -157,12 +157,14 @@ func TestOutputFlags(t *testing.T) {
 		{"--csv", outputCSV, ""},
 		{"--json=false", outputTable, ""},
 		{"--output yaml", "", `--output is "yaml"; give table, json or csv`},
-		{"--json --csv", "", "[csv json] were all set"},
-		{"--output table --json", "", "[json output] were all set"},
+		{"--json --csv", "", "--json and --csv do not go together"},
+		{"--output table --json", "", "--output and --json do not go together"},
 	} {
 		var flags outputFlags
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return flags.check() }}
 		flags.register(cmd, outputTable, outputJSON, outputCSV)
+		cmd.Args = noArguments
+		plain(cmd, pageColumns)
 		cmd.SetArgs(strings.Fields(tt.args))
 		err := cmd.Execute()
 		switch {

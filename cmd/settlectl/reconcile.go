@@ -74,28 +74,31 @@ func newReconcile(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconcile ID|--due",
 		Short: "Take a bank instruction that is due a step further, now",
-		Long: `reconcile does now what the reconciler does every minute: it leases an instruction
-that is due, asks the bank about it or sends it, and records what came of it. It
-shows the instruction before and after. With --due it does so with every
-instruction that is due. A run beside the reconciler's is harmless.
+		Long: `reconcile does now what the reconciler does every minute: it leases an
+instruction that is due, asks the bank about it or sends it, and records what
+came of it. It shows the instruction before and after. With --due it does so
+with every instruction that is due. A run beside the reconciler's is harmless.
 
 An instruction that is not due stays as it is, and the command says when it will
 be: asking earlier brings nothing, or is not safe yet.
 
-It can send to the bank. ` + bankHelp + `
+It can send to the bank.
+
+` + bankHelp + `
 ` + roleHelp + `
 
-Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step failed
-with --due, or somebody has to look: an instruction became manual, or the bank's
-answer is of severity CRITICAL; 2 wrong usage or no connection, the step failed, or
-the bank does not let you in; 3 no such settlement, 130 interrupted.`,
-		Example: `  settlectl reconcile stl-8484 --function projects/p/locations/europe-west1/functions/settle-payout
+Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step
+failed with --due, or somebody has to look: an instruction became manual, or the
+bank's answer is of severity CRITICAL; 2 wrong usage or no connection, the step
+failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`,
+		Example: `  settlectl reconcile stl-8484 \
+    --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl reconcile --due --json --bank-from-environment`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if due {
-				return cobra.NoArgs(cmd, args)
+				return noArguments(cmd, args)
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return oneArgument("ID")(cmd, args)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {

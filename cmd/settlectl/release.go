@@ -54,44 +54,49 @@ func newRelease(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release MESSAGE | --all --reason REASON",
 		Short: "Publish a message from quarantine again",
-		Long: `release publishes a message that is kept in quarantine again, with its attributes,
-its ordering key and the attribute settleonce-released, and marks its row as
-released. MESSAGE is a Pub/Sub message ID or the hex message_key of its row; a
-message ID that stands for several messages lists them. Looking for a message ID
-reads the whole table, a message_key only its row.
+		Long: `release publishes a message that is kept in quarantine again, with its
+attributes, its ordering key and the attribute settleonce-released, and marks
+its row as released. MESSAGE is a Pub/Sub message ID or the hex message_key of
+its row; a message ID that stands for several messages lists them. Looking for a
+message ID reads the whole table, a message_key only its row.
 
-The message is published first and marked then. A crash between the two leaves it
-open; releasing the same again publishes a second copy, and the same payout is
-settled once however often it is published.
+The message is published first and marked then. A crash between the two leaves
+it open; releasing the same again publishes a second copy, and the same payout
+is settled once however often it is published.
 
 What the function would refuse again is not released. A message that had no
 currency needs --default-currency, as the function has it now: what is shown is
 worked out with it, what is settled with the function's own DEFAULT_CURRENCY.
 
---edit FILE publishes the bytes of FILE in its place. Only the producer knows what
-a payout was meant to be: it has to agree, and --note says who did. The note and a
-digest of the bytes are kept with the row; put no payload into the note.
+--edit FILE publishes the bytes of FILE in its place. Only the producer knows
+what a payout was meant to be: it has to agree, and --note says who did. The
+note and a digest of the bytes are kept with the row; put no payload into the
+note.
 
---all releases every open message of one reason, the oldest first, as far as each
-would be accepted now and Pub/Sub takes it: it asks first, or needs --yes. A
-failure ends it, and another run goes on.
+--all releases every open message of one reason, the oldest first, as far as
+each would be accepted now and Pub/Sub takes it: it asks first, or needs --yes.
+A failure ends it, and another run goes on.
 
 A released row is kept for 30 days. PUBSUB_EMULATOR_HOST leads to an emulator.
-` + roleHelp + ` Publishing needs roles/pubsub.publisher.
+
+` + roleHelp + `
+Publishing needs roles/pubsub.publisher.
 
 Exit codes: 0 released, or would be with --dry-run, 1 refused (for --all: some
 are), or several messages have the ID, 2 wrong usage or no connection, 3 no such
 message, 130 interrupted.`,
-		Example: `  settlectl release 7000000000000042 --by ines@example.com --default-currency USD \
-    --topic projects/my-project/topics/payouts
-  settlectl release 7000000000000042 --by ines --edit corrected.json --note "Ada of claims agreed, ticket 311" \
+		Example: `  settlectl release 7000000000000042 --by ines@example.com \
+    --default-currency USD --topic projects/my-project/topics/payouts
+  settlectl release 7000000000000042 --by ines --edit corrected.json \
+    --note "Ada of claims agreed, ticket 311" \
     --project my-project --topic payouts
-  settlectl release --all --reason missing_field --by ines --topic projects/my-project/topics/payouts --dry-run`,
+  settlectl release --all --reason missing_field --by ines \
+    --topic projects/my-project/topics/payouts --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.all {
-				return cobra.NoArgs(cmd, args)
+				return noArguments(cmd, args)
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return oneArgument("MESSAGE")(cmd, args)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,9 +116,9 @@ message, 130 interrupted.`,
 
 func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project (required)")
+	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project")
 	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, where --topic does not name it")
-	flags.StringVar(&f.release.By, "by", "", "`who` releases it (required)")
+	flags.StringVar(&f.release.By, "by", "", "`who` releases it")
 	flags.StringVar(&f.release.Note, "note", "", "`why`, in one line; with --edit, who of the producer agreed")
 	flags.StringVar(&f.edit, "edit", "", "`FILE` with what is published in its place, - for standard input")
 	flags.StringVar(&f.release.DefaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"), "ISO 4217 `code` for messages without one, as the function has it; else DEFAULT_CURRENCY")
@@ -121,6 +126,7 @@ func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags.StringVar(&f.reason, "reason", "", "`code` for which --all releases: "+inWords(releasable))
 	flags.BoolVar(&f.yes, "yes", false, "do not ask before --all")
 	flags.BoolVar(&f.release.DryRun, "dry-run", false, "say what would be released, and change nothing")
+	require(cmd, "topic", "by")
 	cmd.MarkFlagsRequiredTogether("all", "reason")
 	cmd.MarkFlagsMutuallyExclusive("all", "edit")
 	completeWords(cmd, "reason", releasable...)

@@ -66,17 +66,19 @@ by BANK_URL and the variables beside it, as the function has them, at most
 still mend is pending and no violation.
 
 resend_not_after has to be 0.8 times the bank's key lifetime after the first
-send; --key-lifetime says which lifetimes have been configured. Without it any is
-right. A receipt may be gone once it is past the table's row deletion policy; a
-policy that was shorter before makes older ones look missing.
+send; --key-lifetime says which lifetimes have been configured. Without it any
+is right. A receipt may be gone once it is past the table's row deletion policy;
+a policy that was shorter before makes older ones look missing.
 
-Exit codes: 0 no violation, 2 at least one violation, or wrong usage, or an error
-by which the run is incomplete ("settlectl: verify: violations: N" tells the
-first from the others), 130 interrupted.`,
-		Example: `  settlectl verify --database projects/p/instances/i/databases/d --role settleonce_operator
+Exit codes: 0 no violation, 2 at least one violation, or wrong usage, or an
+error by which the run is incomplete ("settlectl: verify: violations: N" tells
+the first from the others), 130 interrupted.`,
+		Example: `  settlectl verify --database projects/p/instances/i/databases/d \
+    --role settleonce_operator
   settlectl verify --bank --bank-rate 50
-  settlectl verify --output json | jq -r 'select(.type == "violation") | .settlement_id'`,
-		Args: cobra.NoArgs,
+  settlectl verify --output json |
+    jq -r 'select(.type == "violation") | .settlement_id'`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(s); err != nil {
 				return err
@@ -92,7 +94,7 @@ first from the others), 130 interrupted.`,
 	f.IntVar(&flags.workers, "workers", verify.DefaultWorkers, "read so many parts of the database at a time")
 	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every bank instruction")
 	f.Float64Var(&flags.bankRate, "bank-rate", 10, "questions a second, with --bank")
-	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "how long the bank remembers a key, each that was ever configured; else BANK_KEY_LIFETIME")
+	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "`how` long the bank remembers a key, each that was ever configured; else BANK_KEY_LIFETIME")
 	return cmd
 }
 

@@ -355,14 +355,14 @@ func TestVerifyUsage(t *testing.T) {
 	t.Parallel()
 	const database = "--database=projects/p/instances/i/databases/d"
 	for want, args := range map[string][]string{
-		"--database is":           nil,
+		"--database is missing":   nil,
 		"--limit is -1":           {database, "--limit=-1"},
 		"--workers is 0":          {database, "--workers=0"},
 		"--bank-rate is NaN":      {database, "--bank-rate=NaN"},
 		"--key-lifetime is not":   {database, "--key-lifetime=24h,0s"},
 		"--bank needs BANK_URL":   {database, "--bank"},
 		`--output is "csv"; give`: {database, "--output=csv"},
-		`unknown command "stl-1"`: {"stl-1"},
+		`"stl-1" is one argument`: {"stl-1"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"verify"}, args...)...)
 		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {
