@@ -237,9 +237,9 @@ func TestRelease(t *testing.T) {
 	f.refusal(exitError, "--by is", "release", last, "--topic", topic.name)
 	f.refusal(exitError, "--topic is", "release", last, "--by", "ines")
 	f.refusal(exitError, "--note is", with(last, "--edit", edited)...)
-	f.refusal(exitError, "flags in the group", with("--all")...)
+	f.refusal(exitError, "--all needs --reason", with("--all")...)
 	f.refusal(exitError, "--reason is", with("--all", "--reason", "unsupported_event")...)
-	f.refusal(exitError, "flags in the group", with("--all", "--reason", "not_json", "--edit", edited)...)
+	f.refusal(exitError, "--all and --edit do not go together", with("--all", "--reason", "not_json", "--edit", edited)...)
 	f.refusal(exitError, "no terminal to ask on", with("--all", "--reason", "missing_field")...)
 	nowhere := f.refusal(exitError, "publish to "+topic.name+"-none", "release", last, "--by", "ines", "--topic", topic.name+"-none")
 	if strings.Contains(nowhere.errOut, "database") {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -27,6 +28,30 @@ func TestReadmeHasTheCapacityTable(t *testing.T) {
 	}
 	if got.out != shown {
 		t.Errorf("README.md shows\n%s\nand settlectl capacity %s prints\n%s", shown, args, got.out)
+	}
+}
+
+// TestCapacityFitsItsBox with one rate and with as many as there can be.
+func TestCapacityFitsItsBox(t *testing.T) {
+	t.Parallel()
+	for _, rates := range []string{"1", "1,10,100", "1,10,100,1000,10000,100000,1000000,10000000", "9999999,9999998,9999997,9999996,9999995,9999994,9999993,9999992"} {
+		got := settlectl(t, nil, nil, "capacity", "--rate="+rates)
+		wantBoxed(t, got.out)
+		for rate := range strings.SplitSeq(rates, ",") {
+			x, err := strconv.ParseFloat(rate, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shown := " " + amount(x) + " "; !strings.Contains(got.out, shown) {
+				t.Errorf("--rate=%s: no column of %s", rates, shown)
+			}
+		}
+		whole := settlectl(t, nil, nil, "capacity", "--json", "--rate="+rates).out
+		for _, figure := range parse[capacityReport](t, whole).Figures {
+			if strings.Contains(figure.Formula, "\n") || len(figure.Values) != strings.Count(rates, ",")+1 {
+				t.Errorf("JSON is cut too: %+v", figure)
+			}
+		}
 	}
 }
 

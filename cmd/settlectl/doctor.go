@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
@@ -145,15 +145,77 @@ func printExamination(answer examination, output string, s streams) error {
 	if output == outputJSON {
 		return printJSON(s.out, answer)
 	}
-	t := newTable()
-	t.AppendHeader(table.Row{"check", "", "figures and remedy"})
+	var rows [][]string
 	for _, f := range answer.Checks {
-		words := text.WrapSoft(f.Figures, wideColumn)
-		if f.Remedy != "" {
-			// A command stays on one line, to be copied.
-			words += "\n→ " + f.Remedy
-		}
-		t.AppendRow(table.Row{f.Check, f.Status.String(), words})
+		rows = append(rows, []string{f.Check, f.Status.String(), f.Figures})
 	}
-	return printTable(t, s)
+	return write(s.out, boxed([]string{"check", "", "figures"}, rows)+remedies(answer.Checks))
+}
+
+// remedies are what is to be done, below the table: a command has to be copied out
+// of it, and is broken where a shell goes on reading.
+func remedies(checks []doctor.Finding) string {
+	var b strings.Builder
+	for _, f := range checks {
+		if f.Remedy == "" {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("\nWhat to do\n")
+		}
+		words, command := f.Remedy, ""
+		if at := strings.Index(f.Remedy, "gcloud "); at >= 0 {
+			words, command = strings.TrimSpace(f.Remedy[:at]), f.Remedy[at:]
+		}
+		fmt.Fprintf(&b, "  %s\n", f.Check)
+		if words != "" {
+			b.WriteString(indented(text.WrapSoft(words, remedyColumns)))
+		}
+		if command != "" {
+			b.WriteString(indented(brokenCommand(command, remedyColumns)))
+		}
+	}
+	return b.String()
+}
+
+// remedyIndent stands before a remedy, and remedyColumns is what it leaves of a box.
+const (
+	remedyIndent  = "    "
+	remedyColumns = boxColumns - len(remedyIndent)
+)
+
+func indented(lines string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(lines, "\n") {
+		b.WriteString(remedyIndent + strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// shellWord is a word of a command, with quotes in it or not.
+var shellWord = regexp.MustCompile(`(?:[^\s"']|"[^"]*"|'[^']*')+`)
+
+// brokenCommand breaks a command between its words, with the backslash that a shell
+// wants there. A statement of SQL in quotes that is too long alone is broken too:
+// to it a new line is a blank.
+func brokenCommand(command string, columns int) string {
+	const goesOn, more = " \\\n", "  "
+	columns -= len(goesOn) + len(more)
+	lines := filled(shellWord.FindAllString(command, -1), columns)
+	for i, line := range lines {
+		lines[i] = strings.Join(filled(strings.Split(line, " "), columns), "\n")
+	}
+	return strings.Join(lines, goesOn+more)
+}
+
+// filled makes lines of words. A word that is too long for a line stands alone.
+func filled(words []string, columns int) (lines []string) {
+	for _, word := range words {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= columns {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }

@@ -62,6 +62,16 @@ func wantNarrow(t *testing.T, out string) {
 	}
 }
 
+// wantBoxed fails for lines that are wider than tables in boxes are to be.
+func wantBoxed(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > 100 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}
+
 // wantTame fails for characters that could drive a terminal.
 func wantTame(t *testing.T, out string) {
 	t.Helper()

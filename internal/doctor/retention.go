@@ -25,7 +25,9 @@ func (s State) ddl(statement string) string {
 	if len(parts) != 6 {
 		return statement
 	}
-	return fmt.Sprintf("gcloud spanner databases ddl update %s --instance=%s --project=%s --ddl=%q", parts[5], parts[3], parts[1], statement)
+	// A shell runs what stands between grave accents, also within double quotes.
+	quoted := strings.ReplaceAll(fmt.Sprintf("%q", statement), "`", "\\`")
+	return fmt.Sprintf("gcloud spanner databases ddl update %s --instance=%s --project=%s --ddl=%s", parts[5], parts[3], parts[1], quoted)
 }
 
 func (s State) policy(days int64) string {
