@@ -202,6 +202,22 @@ func write(out io.Writer, words string) error {
 	return nil
 }
 
+// counted is a number of things: one of them, or many, whose name has an s.
+func counted[N int | int64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(int64(n)) + " " + one + "s"
+}
+
+// oneOr chooses the words for one thing, or for any other number of them.
+func oneOr(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
 // boxed returns rows in a box of at most boxColumns: the last column is wrapped to
 // what the others leave, but not to less than leastWords.
 func boxed(head []string, rows [][]string, configs ...table.ColumnConfig) string {

@@ -104,6 +104,15 @@ func TestRowsFitTheWidth(t *testing.T) {
 	}
 }
 
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 messages", 1: "1 message", 2: "2 messages", 1234: "1,234 messages"} {
+		if got := counted(n, "message"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestNoRows(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{outputTable: "No conflicts.\n", outputCSV: "a,b\n"} {

@@ -145,8 +145,9 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 			run.lastLine, name, run.sum.Published, run.sum.Failed)}
 	case run.sum.Failed > 0:
 		return &codedError{code: exitNo, err: fmt.Errorf(
-			"publish %s to %s: %d of %d messages failed, on the lines named above; publish those again once the cause is gone",
-			name, topic, run.sum.Failed, run.sum.Published+run.sum.Failed)}
+			"publish %s to %s: %d of %s failed, on the %s again once the cause is gone",
+			name, topic, run.sum.Failed, counted(run.sum.Published+run.sum.Failed, "message"),
+			oneOr(run.sum.Failed, "line named above; publish that", "lines named above; publish those"))}
 	}
 	return nil
 }

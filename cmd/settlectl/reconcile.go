@@ -59,7 +59,7 @@ type runReport struct {
 	Skipped         int                             `json:"skipped"`
 	Failed          int                             `json:"failed"`
 	Left            int                             `json:"left"`
-	OldestUncertain float64                         `json:"oldest_uncertain_s"`
+	OldestUncertain int64                           `json:"oldest_uncertain_seconds"`
 	Manual          int                             `json:"manual"` // all that wait for a person
 	NextDue         time.Time                       `json:"next_due,omitzero"`
 }
@@ -219,7 +219,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.S
 	}
 	report := runReport{
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
-		OldestUncertain: run.OldestUncertain.Seconds(), Manual: run.Manual, NextDue: run.NextDue,
+		OldestUncertain: int64(run.OldestUncertain / time.Second), Manual: run.Manual, NextDue: run.NextDue,
 	}
 	if err := report.print(s, form); err != nil {
 		return err
@@ -227,7 +227,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.S
 	manual := needsPerson(run.States[settle.InstructionManual], alarms)
 	switch {
 	case run.Failed > 0:
-		failed := fmt.Errorf("%d steps failed; they are named above, and the next run tries again", run.Failed)
+		failed := fmt.Errorf("%s failed; %s named above, and the next run tries again", counted(run.Failed, "step"), oneOr(run.Failed, "it is", "they are"))
 		return &codedError{code: exitNo, err: errors.Join(failed, manual)}
 	case manual != nil:
 		return manual

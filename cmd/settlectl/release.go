@@ -271,7 +271,7 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 		return err
 	}
 	if !f.release.DryRun && !f.yes {
-		if err := confirm(s, fmt.Sprintf("Publish up to %d messages of %s again? [y/N] ", extent.Messages, f.reason)); err != nil {
+		if err := confirm(s, fmt.Sprintf("Publish up to %s of %s again? [y/N] ", counted(extent.Messages, "message"), f.reason)); err != nil {
 			return err
 		}
 	}
@@ -289,7 +289,9 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 	case runErr != nil:
 		return runErr
 	case tally.Refused > 0:
-		return &codedError{code: exitNo, err: fmt.Errorf("%d messages stay in quarantine: they would be refused again, or Pub/Sub does not take them", tally.Refused)}
+		return &codedError{code: exitNo, err: fmt.Errorf("%s %s", counted(tally.Refused, "message"), oneOr(tally.Refused,
+			"stays in quarantine: it would be refused again, or Pub/Sub does not take it",
+			"stay in quarantine: they would be refused again, or Pub/Sub does not take them"))}
 	}
 	return nil
 }
@@ -327,6 +329,16 @@ func confirm(s streams, question string) error {
 	return nil
 }
 
+// nameOf is the message ID of a message in quarantine and, since an ID alone may
+// stand for several, the subscription that it came from. A message without an ID has
+// its key.
+func nameOf(k operate.Kept) string {
+	if k.MessageID == "" {
+		return k.Key
+	}
+	return k.MessageID + " from " + k.Subscription[strings.LastIndex(k.Subscription, "/")+1:]
+}
+
 // releaseBar shows how far release --all is, and names messages that stay.
 type releaseBar struct {
 	*reporter
@@ -354,7 +366,7 @@ func (b *releaseBar) each(k operate.Kept, refused *operate.Refused) {
 	switch {
 	case refused == nil:
 	case b.refused <= maxRefusalsNamed:
-		b.say("message %s stays: %s", visible(k.Key), visible(refused.Error()))
+		b.say("message %s stays: %s", visible(nameOf(k)), visible(refused.Error()))
 	case b.refused == maxRefusalsNamed+1:
 		b.say("more messages stay; list quarantine names all that are left")
 	}

@@ -235,7 +235,7 @@ func (v *verification) found(f verify.Finding) error {
 // progress shows how far the run is.
 func (v *verification) progress(p verify.Progress) {
 	took := v.s.now().Sub(v.began)
-	words := fmt.Sprintf("%s settlements, %s rows/s", grouped(p.Settlements), grouped(perSecond(p.Rows, took)))
+	words := fmt.Sprintf("%s, %s rows/s", counted(p.Settlements, "settlement"), grouped(perSecond(p.Rows, took)))
 	if v.report.bar != nil {
 		v.report.tracker.UpdateMessage(words)
 		v.report.tracker.SetValue(int64(p.Done * progressUnits))
@@ -313,7 +313,7 @@ func (v *verification) print(sum verify.Summary) error {
 	case sum.Unanswered > 0 && v.asked.err() != nil:
 		return failf("verify: incomplete: %w", v.asked.err())
 	case sum.Unanswered > 0:
-		return failf("verify: incomplete: %s of %s questions to the bank brought nothing; run it again", grouped(sum.Unanswered), grouped(sum.Asked))
+		return failf("verify: incomplete: %s of %s to the bank brought nothing; run it again", grouped(sum.Unanswered), counted(sum.Asked, "question"))
 	}
 	return nil
 }
@@ -330,10 +330,10 @@ func (v *verification) printTables(sum verify.Summary, took time.Duration) error
 	if len(sum.Totals) > 0 {
 		b.WriteString(v.totals(sum) + "\n\n")
 	}
-	fmt.Fprintf(&b, "%s settlements, %s rows, %s messages in quarantine, as of %s\n", grouped(sum.Settlements), grouped(sum.Rows),
-		grouped(sum.Quarantined), sum.ReadAt.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "%s, %s, %s in quarantine, as of %s\n", counted(sum.Settlements, "settlement"), counted(sum.Rows, "row"),
+		counted(sum.Quarantined, "message"), sum.ReadAt.UTC().Format(time.RFC3339Nano))
 	if v.flags.bank {
-		fmt.Fprintf(&b, "%s questions to the bank, %s brought nothing\n", grouped(sum.Asked), grouped(sum.Unanswered))
+		fmt.Fprintf(&b, "%s to the bank, %s brought nothing\n", counted(sum.Asked, "question"), grouped(sum.Unanswered))
 	}
 	fmt.Fprintf(&b, "%.1f s, %s rows/s, peak memory %d MiB\n", took.Seconds(), grouped(perSecond(sum.Rows, took)), peakMemory()>>20)
 	if sum.Count() == 0 {
