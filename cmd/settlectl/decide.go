@@ -92,6 +92,7 @@ to say why. What the bank does say counts all the same. It does not go with
 --resend-new-key.
 
 ` + bankHelp + `
+` + changeHelp + `
 ` + roleHelp + `
 
 The same command again, after an answer that was lost, succeeds and changes

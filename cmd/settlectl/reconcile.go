@@ -85,6 +85,7 @@ be: asking earlier brings nothing, or is not safe yet.
 It can send to the bank.
 
 ` + bankHelp + `
+` + changeHelp + `
 ` + roleHelp + `
 
 Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step
