@@ -135,6 +135,10 @@ func TestDoctorExitCodes(t *testing.T) {
 	if strings.Contains(told, "rpc error") || strings.Contains(told, "Unimplemented") || !strings.Contains(told, "the Pub/Sub emulator keeps no policies") {
 		t.Errorf("of the rights that the emulator does not tell:\n%s", told)
 	}
+	told = settlectl(t, nil, env, "doctor", "--subscription=projects/"+testProject+"/subscriptions/none").out
+	if n := strings.Count(strings.Join(strings.Fields(strings.ReplaceAll(told, "│", "")), " "), "NotFound: Subscription does not exist"); n != 1 || strings.Contains(told, "rpc error") {
+		t.Errorf("that there is no subscription is told %d times in\n%s", n, told)
+	}
 	told = settlectl(t, nil, env, "doctor", "--subscription", subscription, "--function-timeout=120s").out
 	wantBoxed(t, told)
 	if want := "\nWhat to do\n"; !strings.Contains(told, want) || !strings.Contains(told, "\n    gcloud pubsub subscriptions update ") {

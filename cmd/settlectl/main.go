@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -96,16 +97,31 @@ func run(ctx context.Context, args []string, s streams) (exitCode int) {
 	coded, ok := errors.AsType[*codedError](err)
 	if !ok {
 		path := cmd.CommandPath()
-		for fault := range strings.SplitSeq(err.Error(), "\n") {
+		for fault := range strings.SplitSeq(spoken(err), "\n") {
 			_, _ = fmt.Fprintf(s.err, "%s: %s\n", path, fault)
 		}
 		_, _ = fmt.Fprintf(s.err, "See '%s --help'.\n", path)
 		return exitError
 	}
 	if coded.err != nil {
-		_, _ = fmt.Fprintf(s.err, "settlectl: %v\n", coded.err)
+		_, _ = fmt.Fprintf(s.err, "settlectl: %s\n", spoken(coded.err))
 	}
 	return coded.code
+}
+
+// clientsErrors are how the client libraries begin and end what a service said: its
+// code and its words are worth telling.
+var clientsErrors = regexp.MustCompile(`rpc error: code = (\w+) desc = |spanner: code = "(\w+)", desc = "((?:[^"\\]|\\.)*)"`)
+
+// spoken is an error's text without the dress of the client libraries.
+func spoken(err error) string {
+	return clientsErrors.ReplaceAllStringFunc(err.Error(), func(text string) string {
+		found := clientsErrors.FindStringSubmatch(text)
+		if found[1] != "" {
+			return found[1] + ": "
+		}
+		return found[2] + ": " + found[3]
+	})
 }
 
 func newRoot(s streams) *cobra.Command {

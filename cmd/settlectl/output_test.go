@@ -104,6 +104,20 @@ func TestRowsFitTheWidth(t *testing.T) {
 	}
 }
 
+func TestWhatServicesSayIsSpoken(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"nothing of theirs": "nothing of theirs",
+		"publish line 1: rpc error: code = NotFound desc = Topic not found":           "publish line 1: NotFound: Topic not found",
+		`database d: spanner: code = "Unavailable", desc = "it \"went\"", and more`:   `database d: Unavailable: it \"went\", and more`,
+		`rpc error: code = Unknown desc = spanner: code = "Internal", desc = "twice"`: "Unknown: Internal: twice",
+	} {
+		if got := spoken(errors.New(text)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
 func TestCounted(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]string{0: "0 messages", 1: "1 message", 2: "2 messages", 1234: "1,234 messages"} {

@@ -296,7 +296,7 @@ type failureLog struct {
 }
 
 func (f *failureLog) add(number int, err error, report *reporter) {
-	if text := err.Error(); text != f.text {
+	if text := spoken(err); text != f.text {
 		f.flush(report)
 		f.text = text
 		report.say("publish line %d: %s", number, text)

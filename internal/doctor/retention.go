@@ -53,7 +53,7 @@ func (s State) schema() Finding {
 func (s State) needed() (total time.Duration, sum string, why string) {
 	switch {
 	case !s.Subscription.Read:
-		return 0, "", "the subscription: " + s.Subscription.why()
+		return 0, "", notRead
 	case !s.Topic.Read:
 		return 0, "", "the topic: " + s.Topic.why()
 	case !s.DeadLetters.Read && s.Subscription.Value.DeadLetterTopic != "":
