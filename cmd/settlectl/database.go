@@ -64,7 +64,7 @@ func (f databaseFlags) check() error {
 		return err
 	}
 	if f.role != "" && !config.ValidDatabaseRole(f.role) {
-		return fmt.Errorf("--role is %q; give the name of a database role, such as settleonce_operator, or nothing", f.role)
+		return fmt.Errorf("--role, or SPANNER_DATABASE_ROLE, is %q; give the name of a database role, such as settleonce_operator, or nothing", f.role)
 	}
 	if f.stale < 0 || f.stale > maxStale {
 		return fmt.Errorf("--stale is %v; give a duration of 0 to %v", f.stale, maxStale)
@@ -77,7 +77,7 @@ func checkDatabaseName(name string) error {
 		return errors.New("--database is missing; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE")
 	}
 	if !config.ValidDatabase(name) {
-		return fmt.Errorf("--database is %q; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE", name)
+		return fmt.Errorf("--database, or SPANNER_DATABASE, is %q; give projects/P/instances/I/databases/D", name)
 	}
 	return nil
 }

@@ -199,7 +199,7 @@ func TestDoctorUsage(t *testing.T) {
 	const database, subscription = "--database=projects/p/instances/i/databases/d", "--subscription=projects/p/subscriptions/s"
 	for want, args := range map[string][]string{
 		`--database is missing`:     {subscription},
-		`--database is "d"`:         {subscription, "--database=d"},
+		`SPANNER_DATABASE, is "d"`:  {subscription, "--database=d"},
 		`--subscription is missing`: {database},
 		`--subscription is "s"`:     {database, "--subscription=s"},
 		`--function is "f"`:         {database, subscription, "--function=f"},

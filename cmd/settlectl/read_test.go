@@ -63,7 +63,7 @@ func TestReadingCommandsRefuse(t *testing.T) {
 		{"show a", "--database is missing"},
 		{"show a --csv " + database, "there is no flag --csv here; there is --"},
 		{"show a --output=csv " + database, `--output is "csv"; give table or json`},
-		{"show a --role=no-way! " + database, `--role is "no-way!"`},
+		{"show a --role=no-way! " + database, `--role, or SPANNER_DATABASE_ROLE, is "no-way!"`},
 		{"show a --stale=-1s " + database, "--stale is -1s"},
 		{"list", "conflicts, manual, movements, quarantine or uncertain"},
 		{"list everything", "no command settlectl list everything; give conflicts, manual, movements, quarantine or uncertain"},

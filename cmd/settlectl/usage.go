@@ -18,6 +18,7 @@ func plain(root *cobra.Command, columns int) {
 	root.InitDefaultCompletionCmd()
 	root.SetFlagErrorFunc(flagFault)
 	root.SetUsageTemplate(strings.NewReplacer(
+		"{{if .Runnable}}", "{{if and .Runnable (not .HasAvailableSubCommands)}}",
 		".FlagUsages ", fmt.Sprintf(".FlagUsagesWrapped %d ", columns),
 		"for more information about a command", "for more about a command",
 	).Replace(root.UsageTemplate()))
@@ -54,10 +55,11 @@ func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 	}
 }
 
-// narrowed breaks cobra's own lines where they are too long for a page.
+// narrowed breaks cobra's own lines where they are too long for a page, and indents
+// by less than a tab.
 func narrowed(words string) string {
 	var b strings.Builder
-	for line := range strings.Lines(words) {
+	for line := range strings.Lines(strings.ReplaceAll(words, "\t", "  ")) {
 		for cut := len(line); len(strings.TrimSuffix(line, "\n")) > pageColumns && cut > 0; {
 			if cut = strings.LastIndex(line[:pageColumns], " "); cut > 0 {
 				b.WriteString(line[:cut] + "\n")

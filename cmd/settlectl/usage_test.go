@@ -119,7 +119,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 				t.Fatalf("%q: exit code %d", args, code)
 			}
 			for line := range strings.Lines(out.String()) {
-				n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n"))
+				n := text.StringWidthWithoutEscSequences(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "        "))
 				if widest = max(widest, n); n > max(columns, pageColumns) {
 					t.Errorf("%q: a line of %d columns: %s", args, n, line)
 				}
