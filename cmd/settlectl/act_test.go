@@ -351,3 +351,16 @@ func (f *fixture) query(sql string, to *strings.Builder) {
 		f.t.Fatal(err)
 	}
 }
+
+func TestMessagesAreNamedByTheirIDs(t *testing.T) {
+	t.Parallel()
+	for want, k := range map[string]operate.Kept{
+		"7 from payouts-push": {Key: "00ff", MessageID: "7", Subscription: "projects/p/subscriptions/payouts-push"},
+		"7 from other":        {Key: "00ee", MessageID: "7", Subscription: "other"},
+		"00dd":                {Key: "00dd", Subscription: "projects/p/subscriptions/payouts-push"},
+	} {
+		if got := nameOf(k); got != want {
+			t.Errorf("%+v: %q, want %q", k, got, want)
+		}
+	}
+}

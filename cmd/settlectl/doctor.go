@@ -207,15 +207,3 @@ func brokenCommand(command string, columns int) string {
 	}
 	return strings.Join(lines, goesOn+more)
 }
-
-// filled makes lines of words. A word that is too long for a line stands alone.
-func filled(words []string, columns int) (lines []string) {
-	for _, word := range words {
-		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= columns {
-			lines[last] += " " + word
-		} else {
-			lines = append(lines, word)
-		}
-	}
-	return lines
-}

@@ -242,6 +242,18 @@ func boxed(head []string, rows [][]string, configs ...table.ColumnConfig) string
 	return t.Render() + "\n"
 }
 
+// filled makes lines of words. A word that is too long for a line stands alone.
+func filled(words []string, columns int) (lines []string) {
+	for _, word := range words {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= columns {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
 // boxLines is how many columns the lines and the blanks of a box take.
 func boxLines(columns int) int { return 3*columns + 1 }
 

@@ -58,24 +58,18 @@ func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
 // narrowed breaks cobra's own lines where they are too long for a page, and indents
 // by less than a tab.
 func narrowed(words string) string {
-	var b strings.Builder
-	for line := range strings.Lines(strings.ReplaceAll(words, "\t", "  ")) {
-		for cut := len(line); len(strings.TrimSuffix(line, "\n")) > pageColumns && cut > 0; {
-			if cut = strings.LastIndex(line[:pageColumns], " "); cut > 0 {
-				b.WriteString(line[:cut] + "\n")
-				line = line[cut+1:]
-			}
-		}
-		b.WriteString(line)
+	lines := strings.Split(strings.ReplaceAll(words, "\t", "  "), "\n")
+	for i, line := range lines {
+		lines[i] = strings.Join(filled(strings.Split(line, " "), pageColumns), "\n")
 	}
-	return b.String()
+	return strings.Join(lines, "\n")
 }
 
 // typed is how a command is called, without its flags.
 func typed(cmd *cobra.Command) string { return strings.TrimSuffix(cmd.UseLine(), " [flags]") }
 
 // noArguments is for commands that have flags only.
-func noArguments(cmd *cobra.Command, given []string) error {
+func noArguments(_ *cobra.Command, given []string) error {
 	if len(given) > 0 {
 		return fmt.Errorf("%q is one argument too many; flags are all that goes here", given[0])
 	}
