@@ -107,7 +107,7 @@ func checkLoad(load capacity.Load, rates []float64) error {
 	for _, rate := range rates {
 		// NaN is neither.
 		if !(rate > 0 && rate <= maxRate) {
-			return fmt.Errorf("--rate is %g; give a number above 0, at most %g", rate, float64(maxRate))
+			return fmt.Errorf("--rate is %g; give a number above 0, at most %s", rate, amount(maxRate))
 		}
 	}
 	switch {

@@ -70,16 +70,16 @@ func TestCapacityJSON(t *testing.T) {
 func TestCapacityUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--rate is missing":       nil,
-		"--rate is 0;":            {"--rate=0"},
-		"--rate is NaN":           {"--rate=NaN"},
-		"--rate is +Inf":          {"--rate=Inf"},
-		"--rate is given 9 times": {"--rate=1,2,3,4,5,6,7,8,9"},
-		"--bank-share is 1.5":     {"--rate=1", "--bank-share=1.5"},
-		"--bank-share is NaN":     {"--rate=1", "--bank-share=NaN"},
-		"--rpc-latency":           {"--rate=1", "--cpu=0s"},
-		"--concurrency":           {"--rate=1", "--concurrency=0"},
-		`--output is "yaml"`:      {"--rate=1", "--output=yaml"},
+		"--rate is missing":           nil,
+		"above 0, at most 10,000,000": {"--rate=0"},
+		"--rate is NaN":               {"--rate=NaN"},
+		"--rate is +Inf":              {"--rate=Inf"},
+		"--rate is given 9 times":     {"--rate=1,2,3,4,5,6,7,8,9"},
+		"--bank-share is 1.5":         {"--rate=1", "--bank-share=1.5"},
+		"--bank-share is NaN":         {"--rate=1", "--bank-share=NaN"},
+		"--rpc-latency":               {"--rate=1", "--cpu=0s"},
+		"--concurrency":               {"--rate=1", "--concurrency=0"},
+		`--output is "yaml"`:          {"--rate=1", "--output=yaml"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"capacity"}, args...)...)
 		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {

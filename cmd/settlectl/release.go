@@ -302,7 +302,7 @@ func (r releaseSummary) print(s streams, form string) error {
 	}
 	released := strconv.Itoa(r.Released)
 	if r.DryRun {
-		released = "none, " + released + " would be"
+		released = "none (--dry-run); " + released + " would be"
 	}
 	facts := [][2]string{
 		{"reason", r.Reason}, {"released", released}, {"refused", strconv.Itoa(r.Refused)}, {"left", strconv.FormatInt(r.Left, 10)},
