@@ -25,18 +25,23 @@ import (
 )
 
 // bankHelp says where the bank comes from.
-const bankHelp = `The bank is the function's: --function names the deployed function, and BANK_URL,
-BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT
-are read from it. BANK_TOKEN, and BANK_PROFILE where the function has one, come from
-this program's environment; what else is set there and differs is refused, and so
-is a function on another database. --bank-from-environment takes everything from the
-environment, and the history says so. With an emulator neither is needed. The
-clock of this machine has to be within 5s of Spanner's.
+const bankHelp = `The bank is the function's: --function names the deployed function, and
+BANK_URL, BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and
+BANK_STATUS_TIMEOUT are read from it. BANK_TOKEN, and BANK_PROFILE where the
+function has one, come from this program's environment; what else is set there
+and differs is refused, and so is a function on another database.
+--bank-from-environment takes everything from the environment. One of the two is
+needed, but with an emulator, where it is the environment without either.
 
 Operators may read the secrets that deploy.sh keeps. This puts the token on no
 command line; BANK_PROFILE names a file with what settleonce-bank-profile holds:
   export BANK_TOKEN="$(gcloud secrets versions access latest \
     --secret=settleonce-bank-token)"
+`
+
+// changeHelp says what else holds where the bank is asked before a change.
+const changeHelp = `What was done with --bank-from-environment says so in the history. The clock of
+this machine has to be within 5s of Spanner's.
 `
 
 // roleHelp says what a command needs in the database.
@@ -68,9 +73,9 @@ type bankFlags struct {
 }
 
 func (f *bankFlags) register(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.function, "function", "", "`name` of SettlePayout, whose bank it is: projects/P/locations/L/functions/F (required)")
+	cmd.Flags().StringVar(&f.function, "function", "", "`name` of SettlePayout, whose bank it is: projects/P/locations/L/functions/F")
 	cmd.Flags().StringVar(&f.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")
-	cmd.Flags().BoolVar(&f.fromEnvironment, "bank-from-environment", false, "take the bank from this program's environment instead; the history says so")
+	cmd.Flags().BoolVar(&f.fromEnvironment, "bank-from-environment", false, "take the bank from this program's environment instead")
 	cmd.MarkFlagsMutuallyExclusive("function", "bank-from-environment")
 }
 

@@ -53,7 +53,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	}{
 		{"--function is missing", time.Now, env, nil},
 		{`--function is "f"`, time.Now, env, []string{"--function", "f"}},
-		{"if any flags in the group", time.Now, env, append(serve(deployed), own...)},
+		{"--function and --bank-from-environment do not go together", time.Now, env, append(serve(deployed), own...)},
 		{"works on database", time.Now, env, serve(with(deployed, "SPANNER_DATABASE", "projects/p/instances/i/databases/other"))},
 		{`BANK_URL is "http://127.0.0.1:1" here`, time.Now, with(env, "BANK_URL", "http://127.0.0.1:1"), serve(deployed)},
 		{`BANK_KEY_LIFETIME is "24h" here and "72h" in function`, time.Now, with(env, "BANK_KEY_LIFETIME", "24h"), serve(deployed)},
@@ -66,13 +66,34 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 		{"clock is off from Spanner's by", func() time.Time { return time.Now().Add(6 * time.Second) }, env, serve(deployed)},
 		{"clock is off from Spanner's by -", func() time.Time { return time.Now().Add(-time.Hour) }, env, serve(deployed)},
 	} {
-		for _, command := range [][]string{decide(stlBlocked), {"reconcile", stlBlocked}} {
+		commands := [][]string{decide(stlBlocked), {"reconcile", stlBlocked}}
+		if !strings.Contains(tt.words, "clock") { // which is of no account where nothing is changed
+			commands = append(commands, []string{"verify", "--bank"})
+		}
+		for _, command := range commands {
 			before := f.state()
 			got := settlectlAt(t, tt.now, nil, tt.env, append(command, tt.flags...)...)
 			if got.code != exitError || !strings.Contains(got.errOut, tt.words) || f.state() != before {
 				t.Errorf("%s: exit code %d, %q; want %q, and nothing changed", command[0], got.code, got.errOut, tt.words)
 			}
 		}
+	}
+
+	// What verify says of key lifetimes, it has of the function.
+	verify := func(variables, env map[string]string) outcome {
+		return settlectlAt(t, time.Now, nil, env, append([]string{"verify", "--bank"}, serve(variables)...)...)
+	}
+	if got := verify(with(deployed, "BANK_KEY_LIFETIME", "24h"), env); got.code != exitOK || !strings.Contains(got.out, "2 questions to the bank, 0 brought nothing") {
+		t.Errorf("verify by the function: %+v", got)
+	}
+	if got := verify(deployed, env); got.code != exitError || got.errOut != "settlectl: verify: violations: 2\n" || !strings.Contains(got.out, "2 in all: 2 resend_window") {
+		t.Errorf("verify by a function whose bank remembers keys for longer: %+v", got)
+	}
+	if got := verify(with(deployed, "BANK_URL", ""), env); got.code != exitError || !strings.Contains(got.errOut, "BANK_TOKEN is set and BANK_URL is not") {
+		t.Errorf("verify by a function without a bank: %+v", got)
+	}
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.bankURL), append([]string{"verify", "--bank"}, own...)...); got.code != exitOK {
+		t.Errorf("verify by the environment: %+v", got)
 	}
 
 	// What is right works: by the function, and by the environment, which is told.

@@ -72,7 +72,7 @@ Exit codes: 0, or 2 wrong usage.`,
 		Example: `  settlectl capacity --rate 10000
   settlectl capacity --rate 100 --rate 1000 --rate 10000 --bank-share 0
   settlectl capacity --rate 2000 --bank-latency 1s --output json`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkLoad(load, rates); err != nil {
 				return err
@@ -84,7 +84,8 @@ Exit codes: 0, or 2 wrong usage.`,
 		},
 	}
 	f := cmd.Flags()
-	f.Float64SliceVar(&rates, "rate", nil, "payouts a second; more than one: a column each (required)")
+	f.Float64SliceVar(&rates, "rate", nil, "payouts a second, a `number`; more than one: a column each")
+	require(cmd, "rate")
 	f.Float64Var(&load.BankShare, "bank-share", load.BankShare, "part of the payouts that have a bank instruction, 0 to 1")
 	f.DurationVar(&load.Commit, "rpc-latency", load.Commit, "how long an RPC to Spanner takes")
 	f.DurationVar(&load.Bank, "bank-latency", load.Bank, "how long an exchange with the bank takes")
@@ -98,7 +99,7 @@ Exit codes: 0, or 2 wrong usage.`,
 
 func checkLoad(load capacity.Load, rates []float64) error {
 	if len(rates) == 0 {
-		return errors.New("--rate is not given; give payouts a second, such as --rate 1000")
+		return errors.New("--rate is empty; give payouts a second, such as --rate 1000")
 	}
 	if len(rates) > maxRates {
 		return fmt.Errorf("--rate is given %d times; give at most %d", len(rates), maxRates)
@@ -106,7 +107,7 @@ func checkLoad(load capacity.Load, rates []float64) error {
 	for _, rate := range rates {
 		// NaN is neither.
 		if !(rate > 0 && rate <= maxRate) {
-			return fmt.Errorf("--rate is %g; give a number above 0, at most %g", rate, float64(maxRate))
+			return fmt.Errorf("--rate is %g; give a number above 0, at most %s", rate, amount(maxRate))
 		}
 	}
 	switch {
@@ -120,26 +121,55 @@ func checkLoad(load capacity.Load, rates []float64) error {
 	return nil
 }
 
+// printCapacity prints as many rates beside each other as there is room for.
 func printCapacity(report capacityReport, output string, s streams) error {
 	if output == outputJSON {
 		return printJSON(s.out, report)
 	}
-	t := newTable()
-	header, configs := table.Row{"payouts a second"}, []table.ColumnConfig{}
-	for i, rate := range report.Rates {
-		header = append(header, amount(rate))
-		configs = append(configs, table.ColumnConfig{Number: i + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
-	}
-	t.AppendHeader(append(header, "how"))
-	t.SetColumnConfigs(configs)
-	for _, f := range report.Figures {
-		row := table.Row{f.Name}
-		for _, value := range f.Values {
-			row = append(row, amount(value))
+	var tables []string
+	for from := 0; from < len(report.Rates); {
+		to := from + 1
+		for to < len(report.Rates) && fitsBox(capacityRows(report, from, to+1)) {
+			to++
 		}
-		t.AppendRow(append(row, text.WrapSoft(f.Formula, wideColumn)))
+		rows := capacityRows(report, from, to)
+		configs := []table.ColumnConfig{{Number: 1, WidthMax: figureColumns, WidthMaxEnforcer: text.WrapSoft}}
+		for i := from; i < to; i++ {
+			configs = append(configs, table.ColumnConfig{Number: i - from + 2, Align: text.AlignRight, AlignHeader: text.AlignRight})
+		}
+		tables = append(tables, boxed(rows[0], rows[1:], configs...))
+		from = to
 	}
-	return printTable(t, s)
+	return write(s.out, strings.Join(tables, "\n"))
+}
+
+// figureColumns is where the name of a figure is wrapped.
+const figureColumns = 30
+
+// capacityRows are the head and the rows of a table of some of the rates.
+func capacityRows(report capacityReport, from, to int) [][]string {
+	amounts := func(name string, of []float64, how string) []string {
+		row := []string{name}
+		for _, x := range of[from:to] {
+			row = append(row, amount(x))
+		}
+		return append(row, how)
+	}
+	rows := [][]string{amounts("payouts a second", report.Rates, "how")}
+	for _, f := range report.Figures {
+		rows = append(rows, amounts(f.Name, f.Values, f.Formula))
+	}
+	return rows
+}
+
+// fitsBox reports whether a box leaves room for the last column of rows.
+func fitsBox(rows [][]string) bool {
+	all := needs(rows)
+	width := boxLines(len(all)) + figureColumns + leastWords
+	for _, numbers := range all[1 : len(all)-1] {
+		width += numbers
+	}
+	return width <= boxColumns
 }
 
 // amount writes a number with two significant decimals where it is small, and

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -30,6 +31,30 @@ func TestReadmeHasTheCapacityTable(t *testing.T) {
 	}
 }
 
+// TestCapacityFitsItsBox with one rate and with as many as there can be.
+func TestCapacityFitsItsBox(t *testing.T) {
+	t.Parallel()
+	for _, rates := range []string{"1", "1,10,100", "1,10,100,1000,10000,100000,1000000,10000000", "9999999,9999998,9999997,9999996,9999995,9999994,9999993,9999992"} {
+		got := settlectl(t, nil, nil, "capacity", "--rate="+rates)
+		wantBoxed(t, got.out)
+		for rate := range strings.SplitSeq(rates, ",") {
+			x, err := strconv.ParseFloat(rate, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if shown := " " + amount(x) + " "; !strings.Contains(got.out, shown) {
+				t.Errorf("--rate=%s: no column of %s", rates, shown)
+			}
+		}
+		whole := settlectl(t, nil, nil, "capacity", "--json", "--rate="+rates).out
+		for _, figure := range parse[capacityReport](t, whole).Figures {
+			if strings.Contains(figure.Formula, "\n") || len(figure.Values) != strings.Count(rates, ",")+1 {
+				t.Errorf("JSON is cut too: %+v", figure)
+			}
+		}
+	}
+}
+
 func TestCapacityJSON(t *testing.T) {
 	t.Parallel()
 	got := settlectl(t, nil, nil, "capacity", "--rate=10000", "--bank-share=0", "--bank-latency=1s", "--output=json")
@@ -45,16 +70,16 @@ func TestCapacityJSON(t *testing.T) {
 func TestCapacityUsage(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
-		"--rate is not given":     nil,
-		"--rate is 0;":            {"--rate=0"},
-		"--rate is NaN":           {"--rate=NaN"},
-		"--rate is +Inf":          {"--rate=Inf"},
-		"--rate is given 9 times": {"--rate=1,2,3,4,5,6,7,8,9"},
-		"--bank-share is 1.5":     {"--rate=1", "--bank-share=1.5"},
-		"--bank-share is NaN":     {"--rate=1", "--bank-share=NaN"},
-		"--rpc-latency":           {"--rate=1", "--cpu=0s"},
-		"--concurrency":           {"--rate=1", "--concurrency=0"},
-		`--output is "yaml"`:      {"--rate=1", "--output=yaml"},
+		"--rate is missing":           nil,
+		"above 0, at most 10,000,000": {"--rate=0"},
+		"--rate is NaN":               {"--rate=NaN"},
+		"--rate is +Inf":              {"--rate=Inf"},
+		"--rate is given 9 times":     {"--rate=1,2,3,4,5,6,7,8,9"},
+		"--bank-share is 1.5":         {"--rate=1", "--bank-share=1.5"},
+		"--bank-share is NaN":         {"--rate=1", "--bank-share=NaN"},
+		"--rpc-latency":               {"--rate=1", "--cpu=0s"},
+		"--concurrency":               {"--rate=1", "--concurrency=0"},
+		`--output is "yaml"`:          {"--rate=1", "--output=yaml"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"capacity"}, args...)...)
 		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {

@@ -51,9 +51,9 @@ set, or with --default-currency "", such a message is refused.
 Exit codes: 0 a payout, 1 refused, 2 wrong usage or the file cannot be read.`,
 		Example: `  settlectl check payout.json
   settlectl check --default-currency USD < payout.json
-  echo '{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}' |
+  echo '{"settlement_id":"stl-1","account_id":"reserve","amount_cents":4731}' |
     settlectl check --default-currency USD | jq -r .payload_hash`,
-		Args: cobra.MaximumNArgs(1),
+		Args: oneAtMost,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if defaultCurrency != "" && !settle.ValidCurrency(defaultCurrency) {
 				source := "--default-currency"

@@ -39,7 +39,10 @@ type databaseFlags struct {
 // databaseFlag adds --database to a command.
 func databaseFlag(cmd *cobra.Command, name *string, s streams) {
 	cmd.Flags().StringVar(name, "database", s.getenv(config.EnvDatabase),
-		"`name` of the database: projects/P/instances/I/databases/D; else SPANNER_DATABASE")
+		"`name` of the database, projects/P/instances/I/databases/D; or set SPANNER_DATABASE")
+	if *name == "" {
+		markRequired(cmd, "database")
+	}
 }
 
 // register adds --database and --role to a command.
@@ -61,7 +64,7 @@ func (f databaseFlags) check() error {
 		return err
 	}
 	if f.role != "" && !config.ValidDatabaseRole(f.role) {
-		return fmt.Errorf("--role is %q; give the name of a database role, such as settleonce_operator, or nothing", f.role)
+		return fmt.Errorf("--role, or SPANNER_DATABASE_ROLE, is %q; give the name of a database role, such as settleonce_operator, or nothing", f.role)
 	}
 	if f.stale < 0 || f.stale > maxStale {
 		return fmt.Errorf("--stale is %v; give a duration of 0 to %v", f.stale, maxStale)
@@ -70,8 +73,11 @@ func (f databaseFlags) check() error {
 }
 
 func checkDatabaseName(name string) error {
+	if name == "" {
+		return errors.New("--database is missing; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE")
+	}
 	if !config.ValidDatabase(name) {
-		return fmt.Errorf("--database is %q; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE", name)
+		return fmt.Errorf("--database, or SPANNER_DATABASE, is %q; give projects/P/instances/I/databases/D", name)
 	}
 	return nil
 }

@@ -100,11 +100,11 @@ func TestWhatIsNotFound(t *testing.T) {
 func TestDatabaseFlags(t *testing.T) {
 	t.Parallel()
 	for want, flags := range map[string]databaseFlags{
-		`--database is ""`:   {},
-		`--database is "d"`:  {name: "d"},
-		`--role is "no way"`: {name: nowhere, role: "no way"},
-		`--stale is -1s`:     {name: nowhere, stale: -time.Second},
-		`--stale is 169h0m`:  {name: nowhere, stale: 169 * time.Hour},
+		`--database is miss`:                 {},
+		`SPANNER_DATABASE, is "d"`:           {name: "d"},
+		`SPANNER_DATABASE_ROLE, is "no way"`: {name: nowhere, role: "no way"},
+		`--stale is -1s`:                     {name: nowhere, stale: -time.Second},
+		`--stale is 169h0m`:                  {name: nowhere, stale: 169 * time.Hour},
 	} {
 		if err := flags.check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", flags, err, want)

@@ -62,46 +62,49 @@ func newDecide(s streams) *cobra.Command {
 what they know it from. It asks the bank's status API first and shows what that
 says; a decision that the bank contradicts is refused, and says what to do.
 
---by and --second are statements that are recorded for an audit. They authenticate
-nobody: that the second one has looked is what the first one says.
+--by and --second are statements that are recorded for an audit. They
+authenticate nobody: that the second one has looked is what the first one says.
 
   --confirmed       the bank executed the transfer, once and as instructed
   --rejected        the bank did not execute it and never will, or sent it back:
                     the movement is reversed, once and for ever
   --resend-new-key  it is to be sent again, under a new idempotency key
 
-"Not found" is no proof that a transfer never will be executed: have the bank say
-so in writing, and name the letter in the note, which is kept for ever. Put no
-payload into it.
+"Not found" is no proof that a transfer never will be executed: have the bank
+say so in writing, and name the letter in the note, which is kept for ever. Put
+no payload into it.
 
 --resend-new-key needs proof that nothing will come of any key that the
 instruction had: the bank's status says rejected, or it says not found and the
-bank's key lifetime has passed since the latest send. The old keys are asked about
-before each send and in every later question; one that turns out to be alive makes
-the instruction manual again, severity CRITICAL. Both functions have to run this
-version or a later one, or nobody watches the old keys. The send itself comes with
-the next run of the reconciler, or with settlectl reconcile.
+bank's key lifetime has passed since the latest send. The old keys are asked
+about before each send and in every later question; one that turns out to be
+alive makes the instruction manual again, severity CRITICAL. Both functions have
+to run this version or a later one, or nobody watches the old keys. The send
+itself comes with the next run of the reconciler, or with settlectl reconcile.
 
 --rejected and --resend-new-key also ask about the keys that the instruction can
-still get, of which the bank must know nothing: after a restore to an earlier time
-the database does not know of a key that was used. --confirmed is refused while the
-bank says executed or pending of more than one key.
+still get, of which the bank must know nothing: after a restore to an earlier
+time the database does not know of a key that was used. --confirmed is refused
+while the bank says executed or pending of more than one key.
 
 --without-bank decides although the bank's status cannot be learnt; the note has
 to say why. What the bank does say counts all the same. It does not go with
 --resend-new-key.
 
 ` + bankHelp + `
+` + changeHelp + `
 ` + roleHelp + `
 
 The same command again, after an answer that was lost, succeeds and changes
 nothing. Exit codes: 0 recorded, or would be with --dry-run, 1 refused, 2 wrong
 usage or no connection, 3 no such settlement, 130 interrupted.`,
-		Example: `  settlectl decide stl-8491 --rejected --by ines@example.com --second bert@example.com \
+		Example: `  settlectl decide stl-8491 --rejected \
+    --by ines@example.com --second bert@example.com \
     --note "bank's letter of 2026-11-30, ref 4711: never will be executed" \
     --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl decide stl-8491 --confirmed --by ines --second bert --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
-		Args:              cobra.ExactArgs(1),
+  settlectl decide stl-8491 --confirmed --by ines --second bert \
+    --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
+		Args:              oneArgument("ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i, d := range []settle.Decision{settle.DecideConfirmed, settle.DecideRejected, settle.DecideResend} {
@@ -134,9 +137,10 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 	cmd.Flags().BoolVar(&is[2], "resend-new-key", false, "send it again under a new idempotency key")
 	cmd.MarkFlagsOneRequired("confirmed", "rejected", "resend-new-key")
 	cmd.MarkFlagsMutuallyExclusive("confirmed", "rejected", "resend-new-key")
-	cmd.Flags().StringVar(&v.By, "by", "", "`who` decides (required)")
-	cmd.Flags().StringVar(&v.Second, "second", "", "`who` else has looked at it and agrees (required)")
-	cmd.Flags().StringVar(&v.Note, "note", "", "`how` they know, in one line (required)")
+	cmd.Flags().StringVar(&v.By, "by", "", "`who` decides")
+	cmd.Flags().StringVar(&v.Second, "second", "", "`who` else has looked at it and agrees")
+	cmd.Flags().StringVar(&v.Note, "note", "", "`how` they know, in one line")
+	require(cmd, "by", "second", "note")
 	cmd.Flags().BoolVar(&v.WithoutBank, "without-bank", false, "decide although the bank cannot be reached; the note says why")
 	cmd.Flags().BoolVar(&v.DryRun, "dry-run", false, "ask the bank and say what would be recorded, and record nothing")
 	cmd.MarkFlagsMutuallyExclusive("resend-new-key", "without-bank")

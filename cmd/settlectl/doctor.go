@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
@@ -71,11 +71,13 @@ application default credentials are used.
 Each check is ok, warn, fail or unknown. Exit codes: 0 all ok or warn, 1 a check
 failed, 2 wrong usage, or none failed and at least one is unknown.`,
 		Example: `  settlectl doctor --database projects/p/instances/i/databases/d \
-    --subscription projects/p/subscriptions/eventarc-europe-west1-settle-payout-sub-1 \
+    --subscription projects/p/subscriptions/eventarc-europe-west1-payouts-sub \
     --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl doctor --subscription projects/p/subscriptions/s --function-timeout 90s --without-rights
-  settlectl doctor … --output json | jq -r '.checks[] | select(.status == "fail") | .remedy'`,
-		Args: cobra.NoArgs,
+  settlectl doctor --subscription projects/p/subscriptions/s \
+    --function-timeout 90s --without-rights
+  settlectl doctor … --output json |
+    jq -r '.checks[] | select(.status == "fail") | .remedy'`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(flags.check(), output.check()); err != nil {
 				return err
@@ -85,7 +87,8 @@ failed, 2 wrong usage, or none failed and at least one is unknown.`,
 	}
 	f := cmd.Flags()
 	databaseFlag(cmd, &flags.database, s)
-	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
+	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S")
+	require(cmd, "subscription")
 	f.StringVar(&flags.function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
 	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, where --function is not given")
 	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")
@@ -142,15 +145,65 @@ func printExamination(answer examination, output string, s streams) error {
 	if output == outputJSON {
 		return printJSON(s.out, answer)
 	}
-	t := newTable()
-	t.AppendHeader(table.Row{"check", "", "figures and remedy"})
+	var rows [][]string
 	for _, f := range answer.Checks {
-		words := text.WrapSoft(f.Figures, wideColumn)
-		if f.Remedy != "" {
-			// A command stays on one line, to be copied.
-			words += "\n→ " + f.Remedy
-		}
-		t.AppendRow(table.Row{f.Check, f.Status.String(), words})
+		rows = append(rows, []string{f.Check, f.Status.String(), f.Figures})
 	}
-	return printTable(t, s)
+	return write(s.out, boxed([]string{"check", "", "figures"}, rows)+remedies(answer.Checks))
+}
+
+// remedies are what is to be done, below the table: a command has to be copied out
+// of it, and is broken where a shell goes on reading.
+func remedies(checks []doctor.Finding) string {
+	var b strings.Builder
+	for _, f := range checks {
+		if f.Remedy == "" {
+			continue
+		}
+		if b.Len() == 0 {
+			b.WriteString("\nWhat to do\n")
+		}
+		words, command := f.Remedy, ""
+		if at := strings.Index(f.Remedy, "gcloud "); at >= 0 {
+			words, command = strings.TrimSpace(f.Remedy[:at]), f.Remedy[at:]
+		}
+		fmt.Fprintf(&b, "  %s\n", f.Check)
+		if words != "" {
+			b.WriteString(indented(text.WrapSoft(words, remedyColumns)))
+		}
+		if command != "" {
+			b.WriteString(indented(brokenCommand(command, remedyColumns)))
+		}
+	}
+	return b.String()
+}
+
+// remedyIndent stands before a remedy, and remedyColumns is what it leaves of a box.
+const (
+	remedyIndent  = "    "
+	remedyColumns = boxColumns - len(remedyIndent)
+)
+
+func indented(lines string) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(lines, "\n") {
+		b.WriteString(remedyIndent + strings.TrimRight(line, " ") + "\n")
+	}
+	return b.String()
+}
+
+// shellWord is a word of a command, with quotes in it or not.
+var shellWord = regexp.MustCompile(`(?:[^\s"']|"[^"]*"|'[^']*')+`)
+
+// brokenCommand breaks a command between its words, with the backslash that a shell
+// wants there. A statement of SQL in quotes that is too long alone is broken too:
+// to it a new line is a blank.
+func brokenCommand(command string, columns int) string {
+	const goesOn, more = " \\\n", "  "
+	columns -= len(goesOn) + len(more)
+	lines := filled(shellWord.FindAllString(command, -1), columns)
+	for i, line := range lines {
+		lines[i] = strings.Join(filled(strings.Split(line, " "), columns), "\n")
+	}
+	return strings.Join(lines, goesOn+more)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/doctor"
 	"github.com/settleonce/settleonce/schema"
 )
 
@@ -129,9 +131,66 @@ func TestDoctorExitCodes(t *testing.T) {
 		})
 	}
 
+	told := settlectl(t, nil, env, append([]string{"doctor", "--subscription", subscription}, deployed...)...).out
+	if strings.Contains(told, "rpc error") || strings.Contains(told, "Unimplemented") || !strings.Contains(told, "the Pub/Sub emulator keeps no policies") {
+		t.Errorf("of the rights that the emulator does not tell:\n%s", told)
+	}
+	told = settlectl(t, nil, env, "doctor", "--subscription=projects/"+testProject+"/subscriptions/none").out
+	if n := strings.Count(strings.Join(strings.Fields(strings.ReplaceAll(told, "│", "")), " "), "NotFound: Subscription does not exist"); n != 1 || strings.Contains(told, "rpc error") {
+		t.Errorf("that there is no subscription is told %d times in\n%s", n, told)
+	}
+	told = settlectl(t, nil, env, "doctor", "--subscription", subscription, "--function-timeout=120s").out
+	wantBoxed(t, told)
+	if want := "\nWhat to do\n"; !strings.Contains(told, want) || !strings.Contains(told, "\n    gcloud pubsub subscriptions update ") {
+		t.Errorf("no %q with a command in\n%s", want, told)
+	}
+
 	got := settlectl(t, nil, env, append([]string{"doctor", "--subscription", subscription, "--without-rights"}, deployed...)...)
 	if want := "receipts 100d >= 7d + 7d + 0s + 72h = 17d"; got.code != exitOK || !strings.Contains(got.out, want) {
 		t.Errorf("exit code %d, standard output without %q:\n%s", got.code, want, got.out)
+	}
+}
+
+// TestRemediesCanBeCopied: a shell takes a command that was broken as the whole one.
+func TestRemediesCanBeCopied(t *testing.T) {
+	t.Parallel()
+	wordsOf := func(command string) string {
+		said, err := exec.CommandContext(t.Context(), "sh", "-c", `gcloud() { printf '[%s]' "$@"; }; `+command).Output()
+		if err != nil {
+			t.Fatalf("%v: %s", err, command)
+		}
+		return strings.Join(strings.Fields(string(said)), " ")
+	}
+	for _, command := range []string{
+		"gcloud pubsub topics list",
+		"gcloud pubsub topics add-iam-policy-binding " + strings.Repeat("dead-", 20) + "letters --project=p --member=" + strings.Repeat("m", 120) + " --role=roles/pubsub.publisher",
+		`gcloud spanner databases ddl update d --instance=i --project=p --ddl="ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 100 DAY))"`,
+		"gcloud spanner databases ddl update d --instance=i --ddl=\"ALTER DATABASE \\`d\\` SET OPTIONS (version_retention_period = '7d')\" --project=" + strings.Repeat("p", 60),
+		"gcloud eventarc triggers list --format='value(transport.pubsub.subscription, transport.pubsub.topic)' --project=" + strings.Repeat("p", 60),
+	} {
+		broken := brokenCommand(command, remedyColumns)
+		if got, want := wordsOf(broken), wordsOf(command); got != want {
+			t.Errorf("%s\nis to a shell %s, want %s", broken, got, want)
+		}
+		if !strings.Contains(command, strings.Repeat("m", remedyColumns)) {
+			wantBoxed(t, indented(broken))
+		}
+	}
+	told := remedies([]doctor.Finding{
+		{Check: "retry policy"},
+		{Check: "subscription", Remedy: "give --subscription the one of the function's trigger: gcloud eventarc triggers list --format='value(transport.pubsub.subscription)'"},
+		{Check: "function", Remedy: "deploy the function with --retry"},
+	})
+	want := `
+What to do
+  subscription
+    give --subscription the one of the function's trigger:
+    gcloud eventarc triggers list --format='value(transport.pubsub.subscription)'
+  function
+    deploy the function with --retry
+`
+	if told != want {
+		t.Errorf("%s\nwant\n%s", told, want)
 	}
 }
 
@@ -139,15 +198,15 @@ func TestDoctorUsage(t *testing.T) {
 	t.Parallel()
 	const database, subscription = "--database=projects/p/instances/i/databases/d", "--subscription=projects/p/subscriptions/s"
 	for want, args := range map[string][]string{
-		`--database is ""`:          {subscription},
-		`--database is "d"`:         {subscription, "--database=d"},
-		`--subscription is ""`:      {database},
+		`--database is missing`:     {subscription},
+		`SPANNER_DATABASE, is "d"`:  {subscription, "--database=d"},
+		`--subscription is missing`: {database},
 		`--subscription is "s"`:     {database, "--subscription=s"},
 		`--function is "f"`:         {database, subscription, "--function=f"},
 		`both given`:                {database, subscription, "--function=projects/p/locations/l/functions/f", "--function-timeout=1s"},
 		`--function-timeout is -1s`: {database, subscription, "--function-timeout=-1s"},
 		`--output is "yaml"`:        {database, subscription, "--output=yaml"},
-		`unknown command`:           {database, subscription, "now"},
+		`one argument too many`:     {database, subscription, "now"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"doctor"}, args...)...)
 		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {

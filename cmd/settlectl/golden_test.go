@@ -23,6 +23,7 @@ var placeholders = []struct {
 	{regexp.MustCompile(`\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}Z`), "YYYY-MM-DD HH:MM:SSZ"},
 	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`, until \d{4}-\d{2}-\d{2}`), ", until YYYY-MM-DD"},
+	{regexp.MustCompile(`"oldest_uncertain_seconds":\d+`), `"oldest_uncertain_seconds":AGE`},
 	// Next to a clock in a terminal's last column.
 	{regexp.MustCompile(`projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+`), "DATABASE"},
 }
@@ -57,6 +58,16 @@ func wantNarrow(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {
 		if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("a line of %d columns: %s", n, line)
+		}
+	}
+}
+
+// wantBoxed fails for lines that are wider than tables in boxes are to be.
+func wantBoxed(t *testing.T, out string) {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > 100 {
 			t.Errorf("a line of %d columns: %s", n, line)
 		}
 	}

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/settleonce/settleonce/internal/investigate"
 )
@@ -18,8 +16,9 @@ func newList(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List what people look into, the newest first",
-		Long: `list prints conflicts, uncertain or manual bank instructions, quarantined messages
-or movements, the newest first, however many there are. It changes nothing.
+		Long: `list prints conflicts, uncertain or manual bank instructions, quarantined
+messages or movements, the newest first, however many there are. It changes
+nothing.
 
 --json prints a line of JSON each, --csv comma-separated values under a line of
 names. Times are UTC. Everything is read at one moment.
@@ -28,9 +27,9 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 		Example: `  settlectl list conflicts
   settlectl list quarantine --reason invalid_field --since 7d --json
   settlectl list movements --account reserve-claims --since 2026-11-01 --csv`,
-		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			return errors.New("list needs to know of what: conflicts, uncertain, manual, quarantine or movements")
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return fmt.Errorf("say what is to be listed: %s", inWords(commandNames(cmd)))
 		},
 	}
 	cmd.AddCommand(
@@ -80,7 +79,7 @@ func listCommand[E any](s streams, l listing[E]) *cobra.Command {
 
 Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.`,
 		Example: l.example,
-		Args:    cobra.NoArgs,
+		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			filter, err := flags.filter(s, l.states, l.reasons)
 			if err := errors.Join(database.check(), output.check(), err); err != nil {
@@ -112,19 +111,7 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 		cmd.Flags().StringVar(&flags.reason, "reason", "", "only for this "+l.reasonWord+": "+inWords(l.reasons))
 		completeWords(cmd, "reason", l.reasons...)
 	}
-	cmd.SetFlagErrorFunc(otherListsFlag)
 	return cmd
-}
-
-// otherListsFlag says of a flag that other lists have that this one does not.
-func otherListsFlag(cmd *cobra.Command, err error) error {
-	unknown, ok := errors.AsType[*pflag.NotExistError](err)
-	if !ok || !slices.Contains([]string{"account", "reason", "state"}, unknown.GetSpecifiedName()) {
-		return err
-	}
-	var has []string
-	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) { has = append(has, "--"+f.Name) })
-	return fmt.Errorf("--%s does not apply to %s; it has %s", unknown.GetSpecifiedName(), cmd.Name(), strings.Join(has, ", "))
 }
 
 // filter finds flags that are wrong.

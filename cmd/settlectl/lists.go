@@ -18,7 +18,8 @@ func conflictList() listing[investigate.ConflictEntry] {
 settled. Nothing moved for them; a person finds out which of the two is meant.
 Those that are closed are found by a search of the table.`,
 		example: `  settlectl list conflicts
-  settlectl list conflicts --account reserve-claims --reason amount_cents --since 24h
+  settlectl list conflicts --account reserve-claims \
+    --reason amount_cents --since 24h
   settlectl list conflicts --state resolved --csv`,
 		time: "they were last delivered", account: true,
 		states: []string{investigate.StateOpen, investigate.StateResolved, investigate.StateAll}, stateWords: "of the case",
@@ -80,10 +81,10 @@ func number(n *int64) string {
 
 func uncertainList(s streams) listing[investigate.UncertainEntry] {
 	return listing[investigate.UncertainEntry]{
-		name: "uncertain", short: "List bank instructions of which nobody knows yet whether the bank has them",
-		long: `uncertain lists the bank instructions of which nobody knows yet whether they have
-reached the bank. The function finds out by itself; after 7 days, or where it
-cannot, a person decides (list manual).`,
+		name: "uncertain", short: "List bank instructions that the bank may or may not have",
+		long: `uncertain lists the bank instructions of which nobody knows yet whether they
+have reached the bank. The function finds out by itself; after 7 days, or where
+it cannot, a person decides (list manual).`,
 		example: `  settlectl list uncertain
   settlectl list uncertain --until 1h --limit 20`,
 		time: "they became uncertain", account: true,
@@ -147,8 +148,9 @@ func quarantineList() listing[investigate.QuarantineEntry] {
 	}
 	return listing[investigate.QuarantineEntry]{
 		name: "quarantine", short: "List messages that cannot be a payout",
-		long: `quarantine lists the messages that cannot be a payout and are kept whole. The data
-itself is not listed. Those that were released are found by a search of the table.`,
+		long: `quarantine lists the messages that cannot be a payout and are kept whole. The
+data itself is not listed. Those that were released are found by a search of the
+table.`,
 		example: `  settlectl list quarantine
   settlectl list quarantine --reason missing_field --since 7d
   settlectl list quarantine --state all --csv`,
@@ -192,11 +194,12 @@ func movementList() listing[investigate.MovementEntry] {
 	}
 	return listing[investigate.MovementEntry]{
 		name: "movements", short: "List movements on the ledger",
-		long: `movements lists what was settled. The ledger has no index by time, so that settling
-stays fast: the list is a search through what was recorded since --since, 5000
-movements at a time. --since "" searches the whole ledger.`,
+		long: `movements lists what was settled. The ledger has no index by time, so that
+settling stays fast: the list is a search through what was recorded since
+--since, 5000 movements at a time. --since "" searches the whole ledger.`,
 		example: `  settlectl list movements --since 1h
-  settlectl list movements --account reserve-claims --since 2026-11-01 --until 2026-12-01 --csv
+  settlectl list movements --account reserve-claims --since 2026-11-01 \
+    --until 2026-12-01 --csv
   settlectl list movements --state returned --since 30d`,
 		since: "24h", time: "they were recorded", account: true, states: append(states, investigate.StateNone), stateWords: "of the bank instruction",
 		read: func(r investigate.Reader, ctx context.Context, f investigate.Filter) iter.Seq2[investigate.MovementEntry, error] {

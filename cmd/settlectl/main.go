@@ -16,6 +16,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,13 +96,32 @@ func run(ctx context.Context, args []string, s streams) (exitCode int) {
 	}
 	coded, ok := errors.AsType[*codedError](err)
 	if !ok {
-		_, _ = fmt.Fprintf(s.err, "settlectl: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+		path := cmd.CommandPath()
+		for fault := range strings.SplitSeq(spoken(err), "\n") {
+			_, _ = fmt.Fprintf(s.err, "%s: %s\n", path, fault)
+		}
+		_, _ = fmt.Fprintf(s.err, "See '%s --help'.\n", path)
 		return exitError
 	}
 	if coded.err != nil {
-		_, _ = fmt.Fprintf(s.err, "settlectl: %v\n", coded.err)
+		_, _ = fmt.Fprintf(s.err, "settlectl: %s\n", spoken(coded.err))
 	}
 	return coded.code
+}
+
+// clientsErrors are how the client libraries begin and end what a service said: its
+// code and its words are worth telling.
+var clientsErrors = regexp.MustCompile(`rpc error: code = (\w+) desc = |spanner: code = "(\w+)", desc = "((?:[^"\\]|\\.)*)"`)
+
+// spoken is an error's text without the dress of the client libraries.
+func spoken(err error) string {
+	return clientsErrors.ReplaceAllStringFunc(err.Error(), func(text string) string {
+		found := clientsErrors.FindStringSubmatch(text)
+		if found[1] != "" {
+			return found[1] + ": "
+		}
+		return found[2] + ": " + found[3]
+	})
 }
 
 func newRoot(s streams) *cobra.Command {
@@ -110,18 +131,19 @@ func newRoot(s streams) *cobra.Command {
 		Long: `settlectl is the operator's tool of Settle Once, which settles payout messages
 exactly once.
 
-Results go to standard output: as one line of JSON, and where a person reads them
-as a table unless --output json is given. Everything else goes to standard error.
-Colours are for terminals only, and not where NO_COLOR is set.
+Results go to standard output: as one line of JSON, and where a person reads
+them as a table unless --output json is given. Everything else goes to standard
+error. Colours are for terminals only, and not where NO_COLOR is set.
 
-Exit codes: 0 yes, 1 no (a refused message or decision, a message not published, a
-check that failed), 2 wrong usage or an input, output or connection error, 3 no
-such settlement or message, 130 interrupted.`,
+Exit codes: 0 yes, 1 no (a refused message or decision, a message not published,
+a check that failed), 2 wrong usage or an input, output or connection error, 3
+no such settlement or message, 130 interrupted.`,
 		Example: `  settlectl show stl-8472
   settlectl list conflicts
   settlectl check payout.json
   settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
-  settlectl doctor --subscription projects/my-project/subscriptions/payouts --function-timeout 90s
+  settlectl doctor --subscription projects/my-project/subscriptions/payouts \
+    --function-timeout 90s
   settlectl capacity --rate 1000
   source <(settlectl completion bash)`,
 		SilenceUsage:  true, // a page of usage would hide the error
@@ -135,6 +157,7 @@ such settlement or message, 130 interrupted.`,
 		newResolve(s), newDecide(s), newRelease(s), newReconcile(s),
 		newCheck(s), newPublish(s), newDoctor(s), newCapacity(s), newVerify(s),
 	)
+	plain(root, s.columns())
 	return root
 }
 
@@ -142,6 +165,9 @@ such settlement or message, 130 interrupted.`,
 // none or "-". name is how to speak of it.
 func openInput(args []string, s streams) (input io.ReadCloser, name string, err error) {
 	if len(args) == 0 || args[0] == "-" {
+		if s.inTerminal {
+			_, _ = fmt.Fprintln(s.err, "settlectl: reading what is typed here, up to Ctrl-D at the beginning of a line")
+		}
 		return io.NopCloser(s.in), "standard input", nil
 	}
 	file, err := os.Open(args[0])

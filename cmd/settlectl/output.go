@@ -30,8 +30,10 @@ const (
 )
 
 const (
-	// wideColumn is where a table's text is wrapped.
-	wideColumn = 78
+	// boxColumns is the width of a table in a box, leastWords the least of its last
+	// column.
+	boxColumns = 100
+	leastWords = 24
 	// pageColumns is the width of what is fitted to a terminal, where there is none.
 	pageColumns = 80
 )
@@ -200,15 +202,82 @@ func write(out io.Writer, words string) error {
 	return nil
 }
 
-// newTable returns a table in the program's looks.
-func newTable() table.Writer {
+// counted is a number of things: one of them, or many, whose name has an s.
+func counted[N int | int64](n N, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return grouped(int64(n)) + " " + one + "s"
+}
+
+// oneOr chooses the words for one thing, or for any other number of them.
+func oneOr(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// boxed returns rows in a box of at most boxColumns: the last column is wrapped to
+// what the others leave, but not to less than leastWords.
+func boxed(head []string, rows [][]string, configs ...table.ColumnConfig) string {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
 	t.Style().Format.Header = text.FormatDefault
-	return t
+	last := len(head)
+	left := boxColumns - boxLines(last)
+	for i, width := range needs(append([][]string{head}, rows...))[:last-1] {
+		for _, c := range configs {
+			if c.Number == i+1 && c.WidthMax > 0 {
+				width = min(width, c.WidthMax)
+			}
+		}
+		left -= width
+	}
+	t.SetColumnConfigs(append(configs, table.ColumnConfig{Number: last, WidthMax: max(left, leastWords), WidthMaxEnforcer: text.WrapSoft}))
+	t.AppendHeader(toRow(head))
+	for _, row := range rows {
+		t.AppendRow(toRow(row))
+	}
+	return t.Render() + "\n"
 }
 
-func printTable(t table.Writer, s streams) error { return write(s.out, t.Render()+"\n") }
+// filled makes lines of words. A word that is too long for a line stands alone.
+func filled(words []string, columns int) (lines []string) {
+	for _, word := range words {
+		if last := len(lines) - 1; last >= 0 && len(lines[last])+1+len(word) <= columns {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+// boxLines is how many columns the lines and the blanks of a box take.
+func boxLines(columns int) int { return 3*columns + 1 }
+
+// needs returns how wide each column of rows is.
+func needs(rows [][]string) []int {
+	var widths []int
+	for _, row := range rows {
+		for i, value := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], text.LongestLineLen(value))
+		}
+	}
+	return widths
+}
+
+func toRow(values []string) table.Row {
+	row := make(table.Row, len(values))
+	for i, value := range values {
+		row[i] = value
+	}
+	return row
+}
 
 // column is one of the columns of rows that are printed as they come.
 type column struct {

@@ -104,6 +104,29 @@ func TestRowsFitTheWidth(t *testing.T) {
 	}
 }
 
+func TestWhatServicesSayIsSpoken(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"nothing of theirs": "nothing of theirs",
+		"publish line 1: rpc error: code = NotFound desc = Topic not found":           "publish line 1: NotFound: Topic not found",
+		`database d: spanner: code = "Unavailable", desc = "it \"went\"", and more`:   `database d: Unavailable: it \"went\", and more`,
+		`rpc error: code = Unknown desc = spanner: code = "Internal", desc = "twice"`: "Unknown: Internal: twice",
+	} {
+		if got := spoken(errors.New(text)); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestCounted(t *testing.T) {
+	t.Parallel()
+	for n, want := range map[int]string{0: "0 messages", 1: "1 message", 2: "2 messages", 1234: "1,234 messages"} {
+		if got := counted(n, "message"); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
+		}
+	}
+}
+
 func TestNoRows(t *testing.T) {
 	t.Parallel()
 	for form, want := range map[string]string{outputTable: "No conflicts.\n", outputCSV: "a,b\n"} {
@@ -157,12 +180,14 @@ func TestOutputFlags(t *testing.T) {
 		{"--csv", outputCSV, ""},
 		{"--json=false", outputTable, ""},
 		{"--output yaml", "", `--output is "yaml"; give table, json or csv`},
-		{"--json --csv", "", "[csv json] were all set"},
-		{"--output table --json", "", "[json output] were all set"},
+		{"--json --csv", "", "--json and --csv do not go together"},
+		{"--output table --json", "", "--output and --json do not go together"},
 	} {
 		var flags outputFlags
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return flags.check() }}
 		flags.register(cmd, outputTable, outputJSON, outputCSV)
+		cmd.Args = noArguments
+		plain(cmd, pageColumns)
 		cmd.SetArgs(strings.Fields(tt.args))
 		err := cmd.Execute()
 		switch {

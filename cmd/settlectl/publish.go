@@ -45,15 +45,15 @@ func newPublish(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish every line of a file as a message",
-		Long: `publish sends every line of FILE, or of standard input for -, to a Pub/Sub topic:
-the bytes of a line, without its line feed, are one message's data. Empty lines
-are passed over. The bytes are sent as they are, malformed ones too; use check to
-judge a message first.
+		Long: `publish sends every line of FILE, or of standard input for -, to a Pub/Sub
+topic: the bytes of a line, without its line feed, are one message's data. Empty
+lines are passed over. The bytes are sent as they are, malformed ones too; use
+check to judge a message first.
 
 The file is read as it is sent, so its size does not matter. Lines that Pub/Sub
-did not take are named on standard error and the rest is still sent. A line whose
-answer was lost may have been published all the same; publishing it again is
-safe, for a settlement ID is settled once.
+did not take are named on standard error and the rest is still sent. A line
+whose answer was lost may have been published all the same; publishing it again
+is safe, for a settlement ID is settled once.
 
 Where PUBSUB_EMULATOR_HOST is set, messages go to that emulator. Elsewhere the
 application default credentials are used.
@@ -66,9 +66,11 @@ file cannot be read, or there are no credentials, 130 interrupted. Once sending
 has begun, the counts are printed on standard output however it ends.`,
 		Example: `  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
   settlectl publish payouts.jsonl --project my-project --topic payouts
-  zcat payouts.jsonl.gz | settlectl publish - --project my-project --topic payouts
-  PUBSUB_EMULATOR_HOST=127.0.0.1:8085 settlectl publish payouts.jsonl --project demo --topic payouts`,
-		Args: cobra.ExactArgs(1),
+  zcat payouts.jsonl.gz |
+    settlectl publish - --project my-project --topic payouts
+  PUBSUB_EMULATOR_HOST=127.0.0.1:8085 settlectl publish payouts.jsonl \
+    --project demo --topic payouts`,
+		Args: oneArgument("FILE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			project, name, err := topicName(project, topic)
 			if err != nil {
@@ -80,11 +82,9 @@ has begun, the counts are printed on standard output however it ends.`,
 			return publish(ctx, args, project, name, s)
 		},
 	}
-	cmd.Flags().StringVar(&topic, "topic", "", "`name` of the topic: projects/P/topics/T, or T with --project (required)")
+	cmd.Flags().StringVar(&topic, "topic", "", "`name` of the topic: projects/P/topics/T, or T with --project")
 	cmd.Flags().StringVar(&project, "project", "", "`ID` of the topic's project, where --topic does not name it")
-	if err := cmd.MarkFlagRequired("topic"); err != nil {
-		panic(err) // the flag is defined above
-	}
+	require(cmd, "topic")
 	return cmd
 }
 
@@ -145,8 +145,9 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 			run.lastLine, name, run.sum.Published, run.sum.Failed)}
 	case run.sum.Failed > 0:
 		return &codedError{code: exitNo, err: fmt.Errorf(
-			"publish %s to %s: %d of %d messages failed, on the lines named above; publish those again once the cause is gone",
-			name, topic, run.sum.Failed, run.sum.Published+run.sum.Failed)}
+			"publish %s to %s: %d of %s failed, on the %s again once the cause is gone",
+			name, topic, run.sum.Failed, counted(run.sum.Published+run.sum.Failed, "message"),
+			oneOr(run.sum.Failed, "line named above; publish that", "lines named above; publish those"))}
 	}
 	return nil
 }
@@ -295,7 +296,7 @@ type failureLog struct {
 }
 
 func (f *failureLog) add(number int, err error, report *reporter) {
-	if text := err.Error(); text != f.text {
+	if text := spoken(err); text != f.text {
 		f.flush(report)
 		f.text = text
 		report.say("publish line %d: %s", number, text)

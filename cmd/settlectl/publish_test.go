@@ -206,7 +206,7 @@ func TestPublishShowsABarOnATerminalOnly(t *testing.T) {
 		})
 		_ = in.Close()
 		wantCounts(t, outcome{code, out.String(), errOut.String()}, exitNo, 2, 1)
-		for _, want := range []string{"published 2, failed 1", "publish line 2: the line is longer", "1 of 3 messages failed"} {
+		for _, want := range []string{"published 2, failed 1", "publish line 2: the line is longer", "1 of 3 messages failed, on the line named above; publish that again"} {
 			if !strings.Contains(errOut.String(), want) {
 				t.Errorf("%s: standard error has no %q:\n%s", file, want, errOut.String())
 			}

@@ -59,7 +59,7 @@ type runReport struct {
 	Skipped         int                             `json:"skipped"`
 	Failed          int                             `json:"failed"`
 	Left            int                             `json:"left"`
-	OldestUncertain float64                         `json:"oldest_uncertain_s"`
+	OldestUncertain int64                           `json:"oldest_uncertain_seconds"`
 	Manual          int                             `json:"manual"` // all that wait for a person
 	NextDue         time.Time                       `json:"next_due,omitzero"`
 }
@@ -74,28 +74,32 @@ func newReconcile(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reconcile ID|--due",
 		Short: "Take a bank instruction that is due a step further, now",
-		Long: `reconcile does now what the reconciler does every minute: it leases an instruction
-that is due, asks the bank about it or sends it, and records what came of it. It
-shows the instruction before and after. With --due it does so with every
-instruction that is due. A run beside the reconciler's is harmless.
+		Long: `reconcile does now what the reconciler does every minute: it leases an
+instruction that is due, asks the bank about it or sends it, and records what
+came of it. It shows the instruction before and after. With --due it does so
+with every instruction that is due. A run beside the reconciler's is harmless.
 
 An instruction that is not due stays as it is, and the command says when it will
 be: asking earlier brings nothing, or is not safe yet.
 
-It can send to the bank. ` + bankHelp + `
+It can send to the bank.
+
+` + bankHelp + `
+` + changeHelp + `
 ` + roleHelp + `
 
-Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step failed
-with --due, or somebody has to look: an instruction became manual, or the bank's
-answer is of severity CRITICAL; 2 wrong usage or no connection, the step failed, or
-the bank does not let you in; 3 no such settlement, 130 interrupted.`,
-		Example: `  settlectl reconcile stl-8484 --function projects/p/locations/europe-west1/functions/settle-payout
+Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step
+failed with --due, or somebody has to look: an instruction became manual, or the
+bank's answer is of severity CRITICAL; 2 wrong usage or no connection, the step
+failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`,
+		Example: `  settlectl reconcile stl-8484 \
+    --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl reconcile --due --json --bank-from-environment`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if due {
-				return cobra.NoArgs(cmd, args)
+				return noArguments(cmd, args)
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return oneArgument("ID")(cmd, args)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -216,7 +220,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.S
 	}
 	report := runReport{
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
-		OldestUncertain: run.OldestUncertain.Seconds(), Manual: run.Manual, NextDue: run.NextDue,
+		OldestUncertain: int64(run.OldestUncertain / time.Second), Manual: run.Manual, NextDue: run.NextDue,
 	}
 	if err := report.print(s, form); err != nil {
 		return err
@@ -224,7 +228,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.S
 	manual := needsPerson(run.States[settle.InstructionManual], alarms)
 	switch {
 	case run.Failed > 0:
-		failed := fmt.Errorf("%d steps failed; they are named above, and the next run tries again", run.Failed)
+		failed := fmt.Errorf("%s failed; %s named above, and the next run tries again", counted(run.Failed, "step"), oneOr(run.Failed, "it is", "they are"))
 		return &codedError{code: exitNo, err: errors.Join(failed, manual)}
 	case manual != nil:
 		return manual

@@ -54,44 +54,49 @@ func newRelease(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release MESSAGE | --all --reason REASON",
 		Short: "Publish a message from quarantine again",
-		Long: `release publishes a message that is kept in quarantine again, with its attributes,
-its ordering key and the attribute settleonce-released, and marks its row as
-released. MESSAGE is a Pub/Sub message ID or the hex message_key of its row; a
-message ID that stands for several messages lists them. Looking for a message ID
-reads the whole table, a message_key only its row.
+		Long: `release publishes a message that is kept in quarantine again, with its
+attributes, its ordering key and the attribute settleonce-released, and marks
+its row as released. MESSAGE is a Pub/Sub message ID or the hex message_key of
+its row; a message ID that stands for several messages lists them. Looking for a
+message ID reads the whole table, a message_key only its row.
 
-The message is published first and marked then. A crash between the two leaves it
-open; releasing the same again publishes a second copy, and the same payout is
-settled once however often it is published.
+The message is published first and marked then. A crash between the two leaves
+it open; releasing the same again publishes a second copy, and the same payout
+is settled once however often it is published.
 
 What the function would refuse again is not released. A message that had no
 currency needs --default-currency, as the function has it now: what is shown is
 worked out with it, what is settled with the function's own DEFAULT_CURRENCY.
 
---edit FILE publishes the bytes of FILE in its place. Only the producer knows what
-a payout was meant to be: it has to agree, and --note says who did. The note and a
-digest of the bytes are kept with the row; put no payload into the note.
+--edit FILE publishes the bytes of FILE in its place. Only the producer knows
+what a payout was meant to be: it has to agree, and --note says who did. The
+note and a digest of the bytes are kept with the row; put no payload into the
+note.
 
---all releases every open message of one reason, the oldest first, as far as each
-would be accepted now and Pub/Sub takes it: it asks first, or needs --yes. A
-failure ends it, and another run goes on.
+--all releases every open message of one reason, the oldest first, as far as
+each would be accepted now and Pub/Sub takes it: it asks first, or needs --yes.
+A failure ends it, and another run goes on.
 
 A released row is kept for 30 days. PUBSUB_EMULATOR_HOST leads to an emulator.
-` + roleHelp + ` Publishing needs roles/pubsub.publisher.
+
+` + roleHelp + `
+Publishing needs roles/pubsub.publisher.
 
 Exit codes: 0 released, or would be with --dry-run, 1 refused (for --all: some
 are), or several messages have the ID, 2 wrong usage or no connection, 3 no such
 message, 130 interrupted.`,
-		Example: `  settlectl release 7000000000000042 --by ines@example.com --default-currency USD \
-    --topic projects/my-project/topics/payouts
-  settlectl release 7000000000000042 --by ines --edit corrected.json --note "Ada of claims agreed, ticket 311" \
+		Example: `  settlectl release 7000000000000042 --by ines@example.com \
+    --default-currency USD --topic projects/my-project/topics/payouts
+  settlectl release 7000000000000042 --by ines --edit corrected.json \
+    --note "Ada of claims agreed, ticket 311" \
     --project my-project --topic payouts
-  settlectl release --all --reason missing_field --by ines --topic projects/my-project/topics/payouts --dry-run`,
+  settlectl release --all --reason missing_field --by ines \
+    --topic projects/my-project/topics/payouts --dry-run`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.all {
-				return cobra.NoArgs(cmd, args)
+				return noArguments(cmd, args)
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return oneArgument("MESSAGE")(cmd, args)
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -111,9 +116,9 @@ message, 130 interrupted.`,
 
 func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project (required)")
+	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project")
 	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, where --topic does not name it")
-	flags.StringVar(&f.release.By, "by", "", "`who` releases it (required)")
+	flags.StringVar(&f.release.By, "by", "", "`who` releases it")
 	flags.StringVar(&f.release.Note, "note", "", "`why`, in one line; with --edit, who of the producer agreed")
 	flags.StringVar(&f.edit, "edit", "", "`FILE` with what is published in its place, - for standard input")
 	flags.StringVar(&f.release.DefaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"), "ISO 4217 `code` for messages without one, as the function has it; else DEFAULT_CURRENCY")
@@ -121,6 +126,7 @@ func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags.StringVar(&f.reason, "reason", "", "`code` for which --all releases: "+inWords(releasable))
 	flags.BoolVar(&f.yes, "yes", false, "do not ask before --all")
 	flags.BoolVar(&f.release.DryRun, "dry-run", false, "say what would be released, and change nothing")
+	require(cmd, "topic", "by")
 	cmd.MarkFlagsRequiredTogether("all", "reason")
 	cmd.MarkFlagsMutuallyExclusive("all", "edit")
 	completeWords(cmd, "reason", releasable...)
@@ -265,7 +271,7 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 		return err
 	}
 	if !f.release.DryRun && !f.yes {
-		if err := confirm(s, fmt.Sprintf("Publish up to %d messages of %s again? [y/N] ", extent.Messages, f.reason)); err != nil {
+		if err := confirm(s, fmt.Sprintf("Publish up to %s of %s again? [y/N] ", counted(extent.Messages, "message"), f.reason)); err != nil {
 			return err
 		}
 	}
@@ -283,7 +289,9 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 	case runErr != nil:
 		return runErr
 	case tally.Refused > 0:
-		return &codedError{code: exitNo, err: fmt.Errorf("%d messages stay in quarantine: they would be refused again, or Pub/Sub does not take them", tally.Refused)}
+		return &codedError{code: exitNo, err: fmt.Errorf("%s %s", counted(tally.Refused, "message"), oneOr(tally.Refused,
+			"stays in quarantine: it would be refused again, or Pub/Sub does not take it",
+			"stay in quarantine: they would be refused again, or Pub/Sub does not take them"))}
 	}
 	return nil
 }
@@ -294,7 +302,7 @@ func (r releaseSummary) print(s streams, form string) error {
 	}
 	released := strconv.Itoa(r.Released)
 	if r.DryRun {
-		released += " would be"
+		released = "none (--dry-run); " + released + " would be"
 	}
 	facts := [][2]string{
 		{"reason", r.Reason}, {"released", released}, {"refused", strconv.Itoa(r.Refused)}, {"left", strconv.FormatInt(r.Left, 10)},
@@ -319,6 +327,16 @@ func confirm(s streams, question string) error {
 		return &codedError{code: exitNo, err: errors.New("nothing was released")}
 	}
 	return nil
+}
+
+// nameOf is the message ID of a message in quarantine and, since an ID alone may
+// stand for several, the subscription that it came from. A message without an ID has
+// its key.
+func nameOf(k operate.Kept) string {
+	if k.MessageID == "" {
+		return k.Key
+	}
+	return k.MessageID + " from " + k.Subscription[strings.LastIndex(k.Subscription, "/")+1:]
 }
 
 // releaseBar shows how far release --all is, and names messages that stay.
@@ -348,7 +366,7 @@ func (b *releaseBar) each(k operate.Kept, refused *operate.Refused) {
 	switch {
 	case refused == nil:
 	case b.refused <= maxRefusalsNamed:
-		b.say("message %s stays: %s", visible(k.Key), visible(refused.Error()))
+		b.say("message %s stays: %s", visible(nameOf(k)), visible(refused.Error()))
 	case b.refused == maxRefusalsNamed+1:
 		b.say("more messages stay; list quarantine names all that are left")
 	}

@@ -24,19 +24,20 @@ func newReport(s streams) *cobra.Command {
 		Use:   "report",
 		Short: "Sum up what a ledger account paid in a period",
 		Long: `report sums up an account's movements and reversals of a period, by currency and
-by the state of the bank instructions now. A movement and its reversal each belong
-to the period in which they were recorded. Amounts are exact, in major units by
-the currency's ISO 4217 exponent; currencies are never added up. It changes
-nothing.
+by the state of the bank instructions now. A movement and its reversal each
+belong to the period in which they were recorded. Amounts are exact, in major
+units by the currency's ISO 4217 exponent; currencies are never added up. It
+changes nothing.
 
 The period is what was recorded from --from on and before --to, to the
-microsecond: for November, --from 2026-11-01 --to 2026-12-01, in UTC. The CSV has
-the lines, not the totals.
+microsecond: for November, --from 2026-11-01 --to 2026-12-01, in UTC. The CSV
+has the lines, not the totals.
 
 Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.`,
 		Example: `  settlectl report --account reserve-claims --from 2026-11-01 --to 2026-12-01
-  settlectl report --account reserve-claims --from 2026-11-01 --csv > november.csv`,
-		Args: cobra.NoArgs,
+  settlectl report --account reserve-claims --from 2026-11-01 \
+    --csv > november.csv`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, to, err := flags.check(s.now())
 			if err := errors.Join(database.check(), output.check(), err); err != nil {
@@ -50,8 +51,9 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 	database.register(cmd, s)
 	database.registerStale(cmd)
 	output.register(cmd, outputTable, outputJSON, outputCSV)
-	cmd.Flags().StringVar(&flags.account, "account", "", "`ID` of the ledger account (required)")
-	timeFlag(cmd, &flags.from, "from", "", "from which on (required)")
+	cmd.Flags().StringVar(&flags.account, "account", "", "`ID` of the ledger account")
+	timeFlag(cmd, &flags.from, "from", "", "from which on")
+	require(cmd, "account", "from")
 	timeFlag(cmd, &flags.to, "to", "", "before which; else now")
 	return cmd
 }
@@ -59,9 +61,9 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 func (f reportFlags) check(now time.Time) (from, to time.Time, err error) {
 	switch {
 	case f.account == "":
-		return from, to, errors.New("--account is not given; give the ID of a ledger account")
+		return from, to, errors.New("--account is empty; give the ID of a ledger account")
 	case f.from == "":
-		return from, to, fmt.Errorf("--from is not given; give %s", timeForms)
+		return from, to, fmt.Errorf("--from is empty; give %s", timeForms)
 	case f.to == "":
 		f.to = now.UTC().Format(time.RFC3339Nano)
 	}

@@ -18,9 +18,10 @@ func newResolve(s streams) *cobra.Command {
 		Long: `resolve closes cases that people have investigated. Nothing moves by it.
 
 Exit codes: those of its commands.`,
-		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com --note "the producer is mended"`,
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
+    --note "the producer is mended"`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newResolveConflict(s))
 	return cmd
@@ -44,14 +45,18 @@ hash of the payout that was not settled or the beginning of it; without it they
 are listed. The note is kept for ever: put no payload into it.
 
 The same command again, after an answer that was lost, succeeds; if another
-conflict has come meanwhile, with --hash. ` + roleHelp + `
+conflict has come meanwhile, with --hash.
+
+` + roleHelp + `
 
 Exit codes: 0 closed, 1 refused (no conflict, several of which none is named,
 closed by somebody else or with another note), 2 wrong usage or no connection, 3
 no such settlement, 130 interrupted.`,
-		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com --note "the producer sent a draft; it is mended"
-  settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com --note "a second claim, now stl-8501"`,
-		Args:              cobra.ExactArgs(1),
+		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
+    --note "the producer sent a draft; it is mended"
+  settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com \
+    --note "a second claim, now stl-8501"`,
+		Args:              oneArgument("ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(database.check(), output.check(), requireText(cmd, "by", "note")); err != nil {
@@ -64,8 +69,9 @@ no such settlement, 130 interrupted.`,
 		},
 	}
 	cmd.Flags().StringVar(&r.Hash, "hash", "", "payload `hash` of the payout that was not settled, or its beginning")
-	cmd.Flags().StringVar(&r.By, "by", "", "`who` closes it (required)")
-	cmd.Flags().StringVar(&r.Note, "note", "", "`what` was found, in one line (required)")
+	cmd.Flags().StringVar(&r.By, "by", "", "`who` closes it")
+	cmd.Flags().StringVar(&r.Note, "note", "", "`what` was found, in one line")
+	require(cmd, "by", "note")
 	database.register(cmd, s)
 	output.register(cmd, outputTable, outputJSON)
 	return cmd

@@ -21,19 +21,19 @@ func newShow(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show everything that is known of a settlement, and what comes next",
-		Long: `show prints everything that is stored under a settlement ID, as of one moment: the
-payout, its receipt, the bank instruction with its history and the keys that were
-given up, the reversal, each conflict with the members of both payouts side by
-side, and what happens next and when. Times are UTC. It changes nothing.
+		Long: `show prints everything that is stored under a settlement ID, as of one moment:
+the payout, its receipt, the bank instruction with its history and the keys that
+were given up, the reversal, each conflict with the members of both payouts side
+by side, and what happens next and when. Times are UTC. It changes nothing.
 
-It shows whole messages, and with --json the request that the bank gets: names of
-accounts, amounts and references.
+It shows whole messages, and with --json the request that the bank gets: names
+of accounts, amounts and references.
 
 Exit codes: 0, 2 wrong usage or a database that cannot be read, 3 no such
 settlement, 130 interrupted.`,
 		Example: `  settlectl show stl-8472
   settlectl show stl-8472 --json | jq -r '.bank_instruction.state'`,
-		Args: cobra.ExactArgs(1),
+		Args: oneArgument("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := errors.Join(database.check(), output.check()); err != nil {
 				return err

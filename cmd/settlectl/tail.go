@@ -27,11 +27,12 @@ func newTail(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print what is committed, as it happens",
-		Long: `tail prints a line for each thing that is committed: movements, each step of a bank
-instruction, reversals, conflicts and quarantined messages, and what people close
-or release. It goes on until it is interrupted, in the order of the commits, and
-misses nothing and prints nothing twice. A conflict that is delivered again and
-again is printed once an interval. Times are UTC. It changes nothing.
+		Long: `tail prints a line for each thing that is committed: movements, each step of a
+bank instruction, reversals, conflicts and quarantined messages, and what people
+close or release. It goes on until it is interrupted, in the order of the
+commits, and misses nothing and prints nothing twice. A conflict that is
+delivered again and again is printed once an interval. Times are UTC. It changes
+nothing.
 
 It asks every --interval for what was written since it last asked.
 
@@ -39,7 +40,7 @@ Exit codes: 2 wrong usage or a database that cannot be read, 130 interrupted,
 which is how it usually ends.`,
 		Example: `  settlectl tail
   settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
-		Args: cobra.NoArgs,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := parseTime("since", since, s.now())
 			if interval < minInterval {

@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
-	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/investigate"
 	"github.com/settleonce/settleonce/internal/settle"
@@ -40,6 +39,7 @@ type verifyFlags struct {
 	limit        int
 	workers      int
 	bank         bool
+	from         bankFlags
 	bankRate     float64
 	keyLifetimes []time.Duration
 }
@@ -61,27 +61,35 @@ Everything is read at one timestamp, so the run has to end within the database's
 version retention period (1h, where the deployment says nothing else).
 
 --bank asks the bank's status API about every instruction that the database has,
-by BANK_URL and the variables beside it, as the function has them, at most
---bank-rate times a second. A difference that the reconciler or a person will
-still mend is pending and no violation.
+at most --bank-rate times a second. A difference that the reconciler or a person
+will still mend is pending and no violation.
 
+` + bankHelp + `
 resend_not_after has to be 0.8 times the bank's key lifetime after the first
-send; --key-lifetime says which lifetimes have been configured. Without it any is
-right. A receipt may be gone once it is past the table's row deletion policy; a
-policy that was shorter before makes older ones look missing.
+send; --key-lifetime says which lifetimes have been configured. Without it
+BANK_KEY_LIFETIME does, or with --bank that of the function; else any is right.
+A receipt may be gone once it is past the table's row deletion policy; a policy
+that was shorter before makes older ones look missing.
 
-Exit codes: 0 no violation, 2 at least one violation, or wrong usage, or an error
-by which the run is incomplete ("settlectl: verify: violations: N" tells the
-first from the others), 130 interrupted.`,
-		Example: `  settlectl verify --database projects/p/instances/i/databases/d --role settleonce_operator
-  settlectl verify --bank --bank-rate 50
-  settlectl verify --output json | jq -r 'select(.type == "violation") | .settlement_id'`,
-		Args: cobra.NoArgs,
+Exit codes: 0 no violation, 130 interrupted, and 2, of which the last lines on
+standard error say what it stands for:
+
+  settlectl: verify: violations: N     every row was read, and N are wrong
+  settlectl: verify: incomplete: …     the database or the bank could not be
+                                       read to the end; the data may be right
+  See 'settlectl verify --help'.       it was called wrongly, and read nothing`,
+		Example: `  settlectl verify --database projects/p/instances/i/databases/d \
+    --role settleonce_operator
+  settlectl verify --bank --bank-rate 50 \
+    --function projects/p/locations/europe-west1/functions/settle-payout
+  settlectl verify --output json |
+    jq -r 'select(.type == "violation") | .settlement_id'`,
+		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(s); err != nil {
 				return err
 			}
-			return interruptible(cmd.Context(), func(ctx context.Context) error { return verifyDatabase(ctx, flags, s) })
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return incomplete(verifyDatabase(ctx, flags, s)) })
 		},
 	}
 	flags.database.register(cmd, s)
@@ -91,14 +99,18 @@ first from the others), 130 interrupted.`,
 	f.IntVar(&flags.limit, "limit", 100, "print at most so many violations and as many pending differences; all are counted")
 	f.IntVar(&flags.workers, "workers", verify.DefaultWorkers, "read so many parts of the database at a time")
 	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every bank instruction")
+	flags.from.register(cmd)
 	f.Float64Var(&flags.bankRate, "bank-rate", 10, "questions a second, with --bank")
-	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "how long the bank remembers a key, each that was ever configured; else BANK_KEY_LIFETIME")
+	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "`how` long the bank remembers a key, each that was ever configured; else BANK_KEY_LIFETIME")
 	return cmd
 }
 
 // check finds flags that are wrong.
 func (f *verifyFlags) check(s streams) error {
 	if err := cmp.Or(f.database.check(), f.output.check()); err != nil {
+		return err
+	}
+	if err := f.checkBank(); err != nil {
 		return err
 	}
 	if life := s.getenv(config.EnvBankKeyLifetime); life != "" && len(f.keyLifetimes) == 0 {
@@ -121,15 +133,46 @@ func (f *verifyFlags) check(s streams) error {
 	return nil
 }
 
+// checkBank finds flags about the bank that are wrong.
+func (f *verifyFlags) checkBank() error {
+	switch {
+	case f.bank:
+		return f.from.check(f.database)
+	case f.from.function != "" || f.from.fromEnvironment:
+		return errors.New("--function and --bank-from-environment say which bank is asked; add --bank to ask it")
+	}
+	return nil
+}
+
+// violationsFound is the end of a run that read every row.
+type violationsFound int64
+
+func (n violationsFound) Error() string { return "verify: violations: " + grouped(int64(n)) }
+
+// incomplete says of a failure that it is none of the data.
+func incomplete(err error) error {
+	coded, is := errors.AsType[*codedError](err)
+	_, read := errors.AsType[violationsFound](err)
+	if !is || read || coded.err == nil {
+		return err
+	}
+	return &codedError{code: coded.code, err: fmt.Errorf("verify: incomplete: %w", coded.err)}
+}
+
 func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 	options := verify.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
-	var (
-		asked door
-		err   error
-	)
+	var asked door
 	if flags.bank {
-		if options.Bank, asked, err = bankToAsk(flags, s); err != nil {
+		b, err := flags.from.open(ctx, s, flags.database)
+		if err != nil {
 			return err
+		}
+		if b.bank == nil {
+			return errNoBankHere
+		}
+		asked, options.Bank = b.door, b.toVerify(s, flags.bankRate)
+		if len(options.KeyLifetimes) == 0 && flags.from.function != "" {
+			options.KeyLifetimes = []time.Duration{b.policy.KeyLifetime}
 		}
 	}
 	client, err := flags.database.open(ctx)
@@ -148,34 +191,13 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 	return run.print(sum)
 }
 
-// bankToAsk is the bank that the function's environment names.
-func bankToAsk(flags verifyFlags, s streams) (*verify.Bank, door, error) {
-	cfg, err := config.FromEnv(func(name string) (string, bool) {
-		if name == config.EnvDatabase {
-			return flags.database.name, true
-		}
-		value := s.getenv(name)
-		return value, value != ""
-	})
-	switch {
-	case err != nil:
-		return nil, door{}, err
-	case cfg.Bank == nil:
-		return nil, door{}, fmt.Errorf("--bank needs %s, and the variables beside it as the function has them", config.EnvBankURL)
-	case cfg.Bank.Token == "":
-		return nil, door{}, errNoToken
-	}
-	clocked := *cfg.Bank
-	clocked.Now = s.now
-	client, err := bank.New(clocked)
-	if err != nil {
-		return nil, door{}, err
-	}
-	asked := newDoor(client)
+// toVerify is the bank as package verify asks it. It is not asked for a change, so
+// that no answer has to say whence it is.
+func (b banking) toVerify(s streams, perSecond float64) *verify.Bank {
 	ask := func(ctx context.Context, in settle.Instruction) settle.Statuses {
-		return settle.AskStatuses(ctx, asked.Status, in)
+		return settle.AskStatuses(ctx, b.door.Status, in)
 	}
-	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(flags.bankRate), 1), Policy: cfg.Bank.Policy()}, asked, nil
+	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(perSecond), 1), Policy: b.policy}
 }
 
 const (
@@ -233,7 +255,7 @@ func (v *verification) found(f verify.Finding) error {
 // progress shows how far the run is.
 func (v *verification) progress(p verify.Progress) {
 	took := v.s.now().Sub(v.began)
-	words := fmt.Sprintf("%s settlements, %s rows/s", grouped(p.Settlements), grouped(perSecond(p.Rows, took)))
+	words := fmt.Sprintf("%s, %s rows/s", counted(p.Settlements, "settlement"), grouped(perSecond(p.Rows, took)))
 	if v.report.bar != nil {
 		v.report.tracker.UpdateMessage(words)
 		v.report.tracker.SetValue(int64(p.Done * progressUnits))
@@ -307,11 +329,11 @@ func (v *verification) print(sum verify.Summary) error {
 	case err != nil:
 		return err
 	case sum.Count() > 0:
-		return failf("verify: violations: %s", grouped(sum.Count()))
+		return &codedError{code: exitError, err: violationsFound(sum.Count())}
 	case sum.Unanswered > 0 && v.asked.err() != nil:
-		return failf("verify: incomplete: %w", v.asked.err())
+		return v.asked.err()
 	case sum.Unanswered > 0:
-		return failf("verify: incomplete: %s of %s questions to the bank brought nothing; run it again", grouped(sum.Unanswered), grouped(sum.Asked))
+		return failf("%s of %s to the bank brought nothing; run it again", grouped(sum.Unanswered), counted(sum.Asked, "question"))
 	}
 	return nil
 }
@@ -328,10 +350,10 @@ func (v *verification) printTables(sum verify.Summary, took time.Duration) error
 	if len(sum.Totals) > 0 {
 		b.WriteString(v.totals(sum) + "\n\n")
 	}
-	fmt.Fprintf(&b, "%s settlements, %s rows, %s messages in quarantine, as of %s\n", grouped(sum.Settlements), grouped(sum.Rows),
-		grouped(sum.Quarantined), sum.ReadAt.UTC().Format(time.RFC3339Nano))
+	fmt.Fprintf(&b, "%s, %s, %s in quarantine, as of %s\n", counted(sum.Settlements, "settlement"), counted(sum.Rows, "row"),
+		counted(sum.Quarantined, "message"), sum.ReadAt.UTC().Format(time.RFC3339Nano))
 	if v.flags.bank {
-		fmt.Fprintf(&b, "%s questions to the bank, %s brought nothing\n", grouped(sum.Asked), grouped(sum.Unanswered))
+		fmt.Fprintf(&b, "%s to the bank, %s brought nothing\n", counted(sum.Asked, "question"), grouped(sum.Unanswered))
 	}
 	fmt.Fprintf(&b, "%.1f s, %s rows/s, peak memory %d MiB\n", took.Seconds(), grouped(perSecond(sum.Rows, took)), peakMemory()>>20)
 	if sum.Count() == 0 {

@@ -355,14 +355,17 @@ func TestVerifyUsage(t *testing.T) {
 	t.Parallel()
 	const database = "--database=projects/p/instances/i/databases/d"
 	for want, args := range map[string][]string{
-		"--database is":           nil,
+		"--database is missing":   nil,
 		"--limit is -1":           {database, "--limit=-1"},
 		"--workers is 0":          {database, "--workers=0"},
 		"--bank-rate is NaN":      {database, "--bank-rate=NaN"},
 		"--key-lifetime is not":   {database, "--key-lifetime=24h,0s"},
-		"--bank needs BANK_URL":   {database, "--bank"},
+		"--function is missing":   {database, "--bank"},
+		"BANK_URL is not set":     {database, "--bank", "--bank-from-environment"},
+		"add --bank to ask it":    {database, "--function=projects/p/locations/l/functions/f"},
+		"add --bank":              {database, "--bank-from-environment"},
 		`--output is "csv"; give`: {database, "--output=csv"},
-		`unknown command "stl-1"`: {"stl-1"},
+		`"stl-1" is one argument`: {"stl-1"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"verify"}, args...)...)
 		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {
@@ -372,6 +375,34 @@ func TestVerifyUsage(t *testing.T) {
 	env := map[string]string{"BANK_KEY_LIFETIME": "for ever"}
 	if got := settlectl(t, nil, env, "verify", database); got.code != exitError || !strings.Contains(got.errOut, `BANK_KEY_LIFETIME is "for ever"`) {
 		t.Errorf("exit code %d, standard error %q", got.code, got.errOut)
+	}
+}
+
+// TestVerifySaysWhatItsCodeStandsFor: the code is the same for data that are wrong, for
+// data that could not be read, and for a wrong call.
+func TestVerifySaysWhatItsCodeStandsFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	help := settlectl(t, nil, nil, "verify", "--help").out
+	for want, args := range map[string][]string{
+		"settlectl: verify: incomplete: ": {"verify", "--database=" + nowhere},
+		"See 'settlectl verify --help'.":  {"verify", "--limit=-1"},
+	} {
+		got := f.run(args...)
+		if got.code != exitError || !strings.Contains(got.errOut, want) || strings.Contains(got.errOut, "violations") {
+			t.Errorf("%q: exit code %d, standard error %q; want %q", args, got.code, got.errOut, want)
+		}
+		if !strings.Contains(help, want) {
+			t.Errorf("the help does not say what %q stands for", want)
+		}
+	}
+	// What went wrong with the bank is told, though every row was read.
+	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	env := f.withBank()
+	env["BANK_TOKEN"] = "wrong"
+	got := settlectlAt(t, f.clock.Now, nil, env, "verify", "--bank")
+	if want := "settlectl: verify: incomplete: the bank did not let us in"; got.code != exitError || !strings.HasPrefix(got.errOut, want) {
+		t.Errorf("exit code %d, standard error %q; want %q", got.code, got.errOut, want)
 	}
 }
 

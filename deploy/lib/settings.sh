@@ -4,8 +4,21 @@
 # The names that there are, as settings.env.example has them.
 mapfile -t SETTINGS < <(sed -nE 's/^([A-Z_]+)=.*/\1/p' "$DEPLOY/settings.env.example")
 
-FAULTS=()
+# What is wrong, and the settings whose form is: what depends on their values is not judged.
+FAULTS=() BAD=' '
 fault() { FAULTS+=("$*"); }
+fault_in() { # setting, what is wrong with it
+	BAD+="$1 "
+	fault "${*:2}"
+}
+
+# sound NAME... says that the forms of settings are right.
+sound() {
+	local name
+	for name; do
+		[[ $BAD != *" $name "* ]] || return 1
+	done
+}
 
 # read_settings FILE takes over the values of a file. It is not run: a value that would have to be expanded is refused.
 read_settings() {
@@ -76,24 +89,40 @@ seconds() {
 duration() {
 	local length
 	if ! length=$(seconds "${!1}"); then
-		fault "$1 is '${!1}'; expected a number with s, m, h or d, such as 90s or 7d"
+		fault_in "$1" "$1 is '${!1}'; expected a number with s, m, h or d, such as 90s or 7d"
 	elif ((length < $(seconds "$2") || length > $(seconds "$3"))); then
-		fault "$1 is ${!1}; expected $2 to $3"
+		fault_in "$1" "$1 is ${!1}; expected $2 to $3"
 	fi
 }
 
 # number NAME LEAST MOST checks a setting that is a whole number.
 number() {
 	if [[ ! ${!1} =~ ^[0-9]{1,9}$ ]]; then
-		fault "$1 is '${!1}'; expected a whole number"
+		fault_in "$1" "$1 is '${!1}'; expected a whole number"
 	elif ((10#${!1} < $2 || 10#${!1} > $3)); then
-		fault "$1 is ${!1}; expected $2 to $3"
+		fault_in "$1" "$1 is ${!1}; expected $2 to $3"
 	fi
 }
 
 # matches NAME PATTERN WORDS checks a setting's form.
 matches() {
-	[[ ${!1} =~ ^($2)$ ]] || fault "$1 is '${!1}'; expected $3"
+	[[ ${!1} =~ ^($2)$ ]] || fault_in "$1" "$1 is '${!1}'; expected $3"
+}
+
+# ordered LEAST MOST checks that of two numbers, or of two durations, the first is not above the second.
+ordered() {
+	local least=${!1} most=${!2}
+	sound "$1" "$2" || return 0
+	[[ $least =~ ^[0-9]+$ ]] || least=$(seconds "$least") most=$(seconds "$most")
+	((10#$least <= 10#$most)) || fault "$1 is ${!1} and $2 ${!2}; the first cannot be above the second"
+}
+
+# members NAME PATTERN WORDS checks each of the words of a setting.
+members() {
+	local word
+	for word in ${!1}; do
+		[[ $word =~ ^($2)$ ]] || fault_in "$1" "$1 has '$word'; expected $3"
+	done
 }
 
 # receipt_days prints for how many days a receipt is kept: the row deletion policy that the schema says last.
@@ -103,17 +132,18 @@ receipt_days() {
 		tail -n 1
 }
 
-# check_settings ends the script where a setting cannot work, with all that is wrong, and else tells the two inequalities
-# that no message may slip through.
+# check_settings ends the script where a setting cannot work, with all that is wrong at once, and else tells the two
+# inequalities that no message may slip through.
 check_settings() {
 	[[ $MODE != dry-run ]] || printf '# What deploy/%s runs. Nothing is run now.\n' "${0##*/}"
 	step "The settings"
 	check_forms
-	((${#FAULTS[@]})) || check_times
-	((${#FAULTS[@]})) || check_retention
+	check_times
+	check_retention
 	if ((${#FAULTS[@]})); then
 		printf '%s\n' "${FAULTS[@]}" >&2
-		fail "nothing was done: the settings have ${#FAULTS[@]} fault(s)"
+		((${#FAULTS[@]} > 1)) || fail "nothing was done: the settings have a fault"
+		fail "nothing was done: the settings have ${#FAULTS[@]} faults"
 	fi
 }
 
@@ -140,10 +170,17 @@ check_forms() {
 		number "${name}_CONCURRENCY" 1 1000
 		number "${name}_MIN_INSTANCES" 0 1000
 		number "${name}_MAX_INSTANCES" 1 1000
+		ordered "${name}_MIN_INSTANCES" "${name}_MAX_INSTANCES"
 	done
 	matches BANK_URL '(https://[^[:space:]|,]+)?' 'an https URL, or nothing for no bank'
 	matches OTEL_EXPORTER_OTLP_ENDPOINT '(https?://[^[:space:]|,]+)?' 'a URL, or nothing'
 	[[ -z $BANK_URL || -z $BANK_PROFILE_FILE || -f $BANK_PROFILE_FILE ]] || fault "BANK_PROFILE_FILE: there is no file $BANK_PROFILE_FILE"
+	[[ -d $MONITORING_DIR || -d $ROOT/$MONITORING_DIR ]] || fault "MONITORING_DIR: there is no directory $MONITORING_DIR"
+	for name in PUBLISHERS OPERATORS; do
+		members "$name" '[A-Za-z]+:.+' 'members as IAM writes them, such as group:payouts@example.com'
+	done
+	members ALERT_CHANNELS 'projects/[^/]+/notificationChannels/[^/]+' 'projects/P/notificationChannels/N'
+	check_token "${BANK_TOKEN_FILE-}"
 	matches DEFAULT_CURRENCY '([A-Z]{3})?' 'an ISO 4217 code such as EUR, or nothing'
 	matches LOG_LEVEL 'DEBUG|INFO|WARNING|ERROR' 'DEBUG, INFO, WARNING or ERROR'
 	for name in SPANNER_CONFIG SPANNER_EDITION SPANNER_BACKUP_CRON RECONCILE_CRON RUNTIME \
@@ -152,9 +189,16 @@ check_forms() {
 	done
 }
 
+# check_token FILE checks what --bank-token names, as far as it can be before it is read.
+check_token() {
+	[[ -n $1 ]] || return 0
+	[[ -n $BANK_URL ]] || fault "--bank-token is given, and BANK_URL is empty: there is no bank"
+	[[ $1 == - || -r $1 && ! -d $1 ]] || fault "--bank-token: there is no file $1 that can be read"
+}
+
 # check_times checks that no delivery outlives the function's timeout, and no function its subscription's ack deadline.
 check_times() {
-	local delivery exchange run
+	local delivery='' exchange run=''
 	duration SETTLE_TIMEOUT 10s 9m
 	duration BANK_STATUS_TIMEOUT 1s 50s
 	duration BANK_SEND_TIMEOUT 1s 50s
@@ -164,28 +208,34 @@ check_times() {
 	duration RECONCILE_ACK_DEADLINE 10s 10m
 	duration RETRY_MIN 1s 600s
 	duration RETRY_MAX 1s 600s
-	((${#FAULTS[@]})) && return
-	exchange=$(($(seconds "$BANK_STATUS_TIMEOUT") + $(seconds "$BANK_SEND_TIMEOUT") + 20))
-	delivery=$(($(seconds "$SETTLE_TIMEOUT") + exchange))
-	run=$((exchange * 2 > 120 ? exchange * 2 : 120))
+	ordered RETRY_MIN RETRY_MAX
+	if sound BANK_STATUS_TIMEOUT BANK_SEND_TIMEOUT; then
+		exchange=$(($(seconds "$BANK_STATUS_TIMEOUT") + $(seconds "$BANK_SEND_TIMEOUT") + 20))
+		run=$((exchange * 2 > 120 ? exchange * 2 : 120))
+		! sound SETTLE_TIMEOUT || delivery=$(($(seconds "$SETTLE_TIMEOUT") + exchange))
+	fi
 	fits "a delivery (SETTLE_TIMEOUT + BANK_STATUS_TIMEOUT + BANK_SEND_TIMEOUT + 20s)" "$delivery" SETTLE
 	fits "a run of the reconciler (2m, or twice the bank's time limits and 20s)" "$run" RECONCILE
 }
 
-fits() { # what, how many seconds it takes, SETTLE or RECONCILE
-	local timeout=${3}_FUNCTION_TIMEOUT deadline=${3}_ACK_DEADLINE
-	if (($2 >= $(seconds "${!timeout}"))); then
+fits() { # what, how many seconds it takes or nothing where that is not known, SETTLE or RECONCILE
+	local timeout=${3}_FUNCTION_TIMEOUT deadline=${3}_ACK_DEADLINE before=${#FAULTS[@]}
+	sound "$timeout" || return 0
+	if [[ -n $2 ]] && (($2 >= $(seconds "${!timeout}"))); then
 		fault "$1 takes up to ${2}s, and $timeout is ${!timeout}; it has to be longer, or the function is ended at work"
-	elif (($(seconds "${!timeout}") >= $(seconds "${!deadline}"))); then
-		fault "$timeout is ${!timeout} and $deadline ${!deadline}; the deadline has to be longer, or Pub/Sub delivers again what is at work"
-	else
-		report checked "$1 takes up to ${2}s < $timeout ${!timeout} < $deadline ${!deadline}"
 	fi
+	sound "$deadline" || return 0
+	if (($(seconds "${!timeout}") >= $(seconds "${!deadline}"))); then
+		fault "$timeout is ${!timeout} and $deadline ${!deadline}; the deadline has to be longer, or Pub/Sub delivers again what is at work"
+	fi
+	[[ -z $2 ]] || ((${#FAULTS[@]} > before)) ||
+		report checked "$1 takes up to ${2}s < $timeout ${!timeout} < $deadline ${!deadline}"
 }
 
 # check_retention checks that a receipt outlives every way in which its message can come back.
 check_retention() {
-	local days back
+	local days back before
+	before=${#FAULTS[@]}
 	duration TOPIC_RETENTION 10m 31d
 	duration SUBSCRIPTION_RETENTION 10m 31d
 	duration DEAD_LETTER_RETENTION 10m 31d
@@ -193,8 +243,7 @@ check_retention() {
 	duration BANK_VISIBILITY_LAG 0s 1h
 	duration SPANNER_VERSION_RETENTION 1h 7d
 	duration SPANNER_BACKUP_RETENTION 6h 366d
-	((${#FAULTS[@]})) && return
-	if (($(seconds "$TOPIC_RETENTION") < $(seconds "$SUBSCRIPTION_RETENTION"))); then
+	if sound TOPIC_RETENTION SUBSCRIPTION_RETENTION && (($(seconds "$TOPIC_RETENTION") < $(seconds "$SUBSCRIPTION_RETENTION"))); then
 		fault "TOPIC_RETENTION is $TOPIC_RETENTION and SUBSCRIPTION_RETENTION $SUBSCRIPTION_RETENTION; the topic has to keep messages at least as long"
 	fi
 	days=$(receipt_days)
@@ -202,12 +251,14 @@ check_retention() {
 		fault "no row deletion policy of settlement_receipts is found in $ROOT/schema"
 		return
 	fi
+	if sound BANK_KEY_LIFETIME && ((days * 86400 < $(seconds "$BANK_KEY_LIFETIME"))); then
+		fault "the schema keeps receipts for $days days, and the bank remembers a key for BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
+	fi
+	sound SUBSCRIPTION_RETENTION DEAD_LETTER_RETENTION TOPIC_RETENTION || return 0
 	back=$(($(seconds "$SUBSCRIPTION_RETENTION") + $(seconds "$DEAD_LETTER_RETENTION") + $(seconds "$TOPIC_RETENTION") + 3 * 86400))
 	if ((days * 86400 < back)); then
 		fault "the schema keeps receipts for $days days, and a message can come back for $(((back + 86399) / 86400)) (SUBSCRIPTION_RETENTION + DEAD_LETTER_RETENTION + TOPIC_RETENTION + 3d)"
-	elif ((days * 86400 < $(seconds "$BANK_KEY_LIFETIME"))); then
-		fault "the schema keeps receipts for $days days, and the bank remembers a key for BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
-	else
-		report checked "receipts are kept for $days days >= the $(((back + 86399) / 86400)) for which a message can come back, and >= BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
 	fi
+	((${#FAULTS[@]} > before)) ||
+		report checked "receipts are kept for $days days >= the $(((back + 86399) / 86400)) for which a message can come back, and >= BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
 }

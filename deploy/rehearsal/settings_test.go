@@ -1,6 +1,8 @@
 package rehearsal
 
 import (
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -57,13 +59,47 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
+// TestAllFaultsOfTheSettingsAreTold at once, of whatever kind: who mends them one after
+// the other starts the script for each.
 func TestAllFaultsOfTheSettingsAreTold(t *testing.T) {
 	t.Parallel()
 	s := newScripts(t)
-	s.settings["REGION"], s.settings["LOG_LEVEL"] = "x", "y"
-	text, err := s.run(t, "", "deploy.sh")
-	if err == nil || !strings.Contains(text, "REGION is 'x'") || !strings.Contains(text, "LOG_LEVEL is 'y'") || !strings.Contains(text, "2 fault(s)") {
-		t.Errorf("%v\n%s", err, text)
+	wrong := []struct{ setting, value, want string }{
+		{"REGION", "x", "REGION is 'x'; expected a region"},
+		{"LOG_LEVEL", "y", "LOG_LEVEL is 'y'"},
+		{"BANK_URL", "", "--bank-token is given, and BANK_URL is empty"},
+		{"SETTLE_TIMOUT", "25s", "there is no setting SETTLE_TIMOUT"},
+		{"SETTLE_MIN_INSTANCES", "21", "SETTLE_MIN_INSTANCES is 21 and SETTLE_MAX_INSTANCES 20"},
+		{"MONITORING_DIR", "no-such", "MONITORING_DIR: there is no directory"},
+		{"PUBLISHERS", "user:a@example.com bert", "PUBLISHERS has 'bert'; expected members"},
+		{"OPERATORS", "ines", "OPERATORS has 'ines'"},
+		{"ALERT_CHANNELS", "mail", "ALERT_CHANNELS has 'mail'"},
+		{"SETTLE_TIMEOUT", "25", "SETTLE_TIMEOUT is '25'; expected a number with s, m, h or d"},
+		{"RETRY_MIN", "2m", "RETRY_MIN is 2m and RETRY_MAX 1s"},
+		{"SETTLE_ACK_DEADLINE", "90s", "SETTLE_FUNCTION_TIMEOUT is 90s and SETTLE_ACK_DEADLINE 90s"},
+		{"RECONCILE_FUNCTION_TIMEOUT", "2m", "takes up to 120s, and RECONCILE_FUNCTION_TIMEOUT is 2m"},
+		{"RECONCILE_ACK_DEADLINE", "2m", "RECONCILE_FUNCTION_TIMEOUT is 2m and RECONCILE_ACK_DEADLINE 2m"},
+		{"SUBSCRIPTION_RETENTION", "8d", "TOPIC_RETENTION is 7d and SUBSCRIPTION_RETENTION 8d"},
+		{"DEAD_LETTER_RETENTION", "32d", "DEAD_LETTER_RETENTION is 32d; expected 10m to 31d"},
+		{"BANK_KEY_LIFETIME", "2401h", "the bank remembers a key for BANK_KEY_LIFETIME 2401h"},
+	}
+	for _, w := range wrong {
+		s.settings[w.setting] = w.value
+	}
+	for _, args := range [][]string{nil, {"--dry-run"}, {"--plan"}} {
+		text, err := s.run(t, "", "deploy.sh", append(args, "--bank-token", filepath.Join(s.dir, "no-token"))...)
+		if last := fmt.Sprintf("nothing was done: the settings have %d faults\n", len(wrong)+1); err == nil || !strings.HasSuffix(text, last) {
+			t.Errorf("%v: no %q at the end of\n%s", err, last, text)
+		}
+		for _, w := range append(wrong, struct{ setting, value, want string }{want: "--bank-token: there is no file " + filepath.Join(s.dir, "no-token")}) {
+			if strings.Count(text, w.want) != 1 {
+				t.Errorf("%s=%s: not told once: %q in\n%s", w.setting, w.value, w.want, text)
+			}
+		}
+		// What depends on a setting that is no duration at all is not judged.
+		if strings.Contains(text, "a delivery") || strings.Contains(text, "gcloud") {
+			t.Errorf("more is told or done:\n%s", text)
+		}
 	}
 }
 

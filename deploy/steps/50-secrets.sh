@@ -15,7 +15,6 @@ secret() { # name
 }
 
 if [[ -z $BANK_URL ]]; then
-	[[ -z $BANK_TOKEN_FILE ]] || fail "--bank-token is given, and BANK_URL is empty: there is no bank"
 	report none 'BANK_URL is empty: there is no bank'
 else
 	secret "$BANK_TOKEN_SECRET"

@@ -12,6 +12,7 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -72,10 +73,13 @@ type Reading[T any] struct {
 // why says why there is no value.
 func (r Reading[T]) why() string {
 	if r.Err != nil {
-		return r.Err.Error()
+		return grpcError.ReplaceAllString(r.Err.Error(), "$1: ")
 	}
 	return "not asked for"
 }
+
+// grpcError is how gRPC begins an error: its code is worth telling.
+var grpcError = regexp.MustCompile(`rpc error: code = (\w+) desc = `)
 
 // State is everything that Examine judges.
 type State struct {

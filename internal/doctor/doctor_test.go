@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,10 @@ func TestWhatNoEmulatorHas(t *testing.T) {
 			"database role", Fail, "no role other",
 		},
 		{
+			"no roles at all", func(s *State) { s.Schema.Value.Roles = nil },
+			"database role", Fail, "the Spanner emulator knows none",
+		},
+		{
 			"role may not settle", func(s *State) {
 				s.Schema.Value.Roles = map[string][]string{"settleonce_function": {"SELECT ledger_movements"}}
 			}, "database role", Fail, "may not INSERT ledger_movements",
@@ -184,6 +189,19 @@ func TestWhatNoEmulatorHas(t *testing.T) {
 				t.Errorf("%v %q, want %v %q", f.Status, f.Figures, tt.status, tt.figures)
 			}
 		})
+	}
+}
+
+// TestAShellPassesStatementsOn: what stands between grave accents is not to be run.
+func TestAShellPassesStatementsOn(t *testing.T) {
+	t.Parallel()
+	s := asDeployed(t)
+	s.Schema.Value.VersionRetention = time.Hour
+	remedy := find(t, Examine(s), "point-in-time recovery").Remedy
+	cmd := exec.CommandContext(t.Context(), "sh", "-c", `gcloud() { for word; do last=$word; done; printf %s "$last"; }; `+remedy)
+	said, err := cmd.Output()
+	if want := "--ddl=ALTER DATABASE `d` SET OPTIONS (version_retention_period = '7d')"; err != nil || string(said) != want {
+		t.Errorf("%s\npasses %q, %v; want %q", remedy, said, err, want)
 	}
 }
 

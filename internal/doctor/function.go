@@ -66,6 +66,9 @@ func (s State) databaseRole() Finding {
 		f.Remedy = "name it with --function"
 	case role == "":
 		f.Status, f.Figures = Warn, "none: the function may do in the database whatever its account may"
+	case len(s.Schema.Value.Roles) == 0:
+		f.Status, f.Figures = Fail, fmt.Sprintf("the database has no roles, and the function acts as %s; the Spanner emulator knows none", role)
+		f.Remedy = "create the role and its grants in the database, if it is not the emulator's"
 	case len(granted) == 0:
 		f.Status, f.Figures = Fail, fmt.Sprintf("the database has no role %s that may do anything", role)
 		f.Remedy = "create the role and its grants in the database"

@@ -198,6 +198,9 @@ func (p pubsubReader) deadLetters(ctx context.Context, name string) (d DeadLette
 // members returns the members of a policy by role. A binding with a condition may
 // not hold at this moment and is left out.
 func members(policy *iampb.Policy, err error) (map[string][]string, error) {
+	if status.Code(err) == codes.Unimplemented {
+		return nil, errNoPolicies
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read who has which role: %w", err)
 	}

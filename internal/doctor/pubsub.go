@@ -29,15 +29,20 @@ func (s State) update(flags string) string {
 func (s State) onSubscription(check string) (f Finding, sub Subscription, read bool) {
 	f = Finding{Check: check}
 	if !s.Subscription.Read {
-		f.Figures = s.Subscription.why()
+		f.Figures = notRead
 	}
 	return f, s.Subscription.Value, s.Subscription.Read
 }
+
+// notRead is what can be said where the subscription could not be read. Why not
+// stands once, with the check of the subscription itself.
+const notRead = "the subscription was not read"
 
 func (s State) delivery() Finding {
 	f, sub, read := s.onSubscription("subscription")
 	switch {
 	case !read:
+		f.Figures = s.Subscription.why()
 	case sub.Topic == deletedTopic:
 		f.Status, f.Figures = Fail, "its topic was deleted"
 		f.Remedy = "make the topic and the trigger again, and publish again what was lost"
@@ -217,6 +222,8 @@ func (s State) topicRetention() Finding {
 func (s State) messageSchema() Finding {
 	f := Finding{Check: "message schema"}
 	switch topic := s.Topic.Value; {
+	case !s.Subscription.Read:
+		f.Figures = notRead
 	case !s.Topic.Read:
 		f.Figures = s.Topic.why()
 	case topic.Schema == "":

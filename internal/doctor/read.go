@@ -19,6 +19,9 @@ import (
 // errNoFunction is why nothing is known of a function that was not named.
 var errNoFunction = errors.New("the function is not named; give --function, or --function-timeout")
 
+// errNoPolicies is why nothing is known of rights where nobody keeps them.
+var errNoPolicies = errors.New("the Pub/Sub emulator keeps no policies: who may do this can be seen at Google's only; --without-rights leaves it out")
+
 // newFunction takes what the function's variables say, with its own defaults.
 func newFunction(env func(string) string) (Function, error) {
 	f := Function{Database: env(config.EnvDatabase), DatabaseRole: env(config.EnvDatabaseRole)}

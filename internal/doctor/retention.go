@@ -25,7 +25,9 @@ func (s State) ddl(statement string) string {
 	if len(parts) != 6 {
 		return statement
 	}
-	return fmt.Sprintf("gcloud spanner databases ddl update %s --instance=%s --project=%s --ddl=%q", parts[5], parts[3], parts[1], statement)
+	// A shell runs what stands between grave accents, also within double quotes.
+	quoted := strings.ReplaceAll(fmt.Sprintf("%q", statement), "`", "\\`")
+	return fmt.Sprintf("gcloud spanner databases ddl update %s --instance=%s --project=%s --ddl=%s", parts[5], parts[3], parts[1], quoted)
 }
 
 func (s State) policy(days int64) string {
@@ -51,7 +53,7 @@ func (s State) schema() Finding {
 func (s State) needed() (total time.Duration, sum string, why string) {
 	switch {
 	case !s.Subscription.Read:
-		return 0, "", "the subscription: " + s.Subscription.why()
+		return 0, "", notRead
 	case !s.Topic.Read:
 		return 0, "", "the topic: " + s.Topic.why()
 	case !s.DeadLetters.Read && s.Subscription.Value.DeadLetterTopic != "":

@@ -258,7 +258,7 @@ func wouldBeRefused(refusal *settle.Refusal, r Release) *Refused {
 	if refusal.Member == "currency" && refusal.Reason == settle.ReasonMissingField {
 		do = "if the function has a DEFAULT_CURRENCY now, give it here too"
 	}
-	return &Refused{fmt.Sprintf("it would be refused again: %s %s", refusal.Reason, refusal.Member), do}
+	return &Refused{strings.TrimSpace(fmt.Sprintf("it would be refused again: %s %s", refusal.Reason, refusal.Member)), do}
 }
 
 func alreadyReleased(k Kept) *Refused {

@@ -78,7 +78,7 @@ func (o *Operator) Resolve(ctx context.Context, r Resolution) (Conflict, error) 
 		})})
 	}, spanner.TransactionOptions{TransactionTag: tagResolve})
 	if err != nil {
-		return Conflict{}, fmt.Errorf("resolve conflict of settlement %q: %w", r.SettlementID, err)
+		return Conflict{}, fmt.Errorf("resolve conflict: %w", err)
 	}
 	if writes {
 		closed.ResolvedAt = response.CommitTs
