@@ -184,8 +184,11 @@ check_forms() {
 	matches DEFAULT_CURRENCY '([A-Z]{3})?' 'an ISO 4217 code such as EUR, or nothing'
 	matches LOG_LEVEL 'DEBUG|INFO|WARNING|ERROR' 'DEBUG, INFO, WARNING or ERROR'
 	for name in SPANNER_CONFIG SPANNER_EDITION SPANNER_BACKUP_CRON RECONCILE_CRON RUNTIME \
-		SETTLE_MEMORY SETTLE_CPU RECONCILE_MEMORY RECONCILE_CPU; do
+		SETTLE_CPU RECONCILE_CPU; do
 		matches "$name" '.+' 'a value'
+	done
+	for name in SETTLE_MEMORY RECONCILE_MEMORY; do
+		matches "$name" '[1-9][0-9]{0,5}[MG]i' 'mebibytes or gibibytes, such as 512Mi or 1Gi'
 	done
 }
 

@@ -412,6 +412,11 @@ func (r *rehearsal) upgrade(t *testing.T) {
 		t.Errorf("the subscription was %s and is %s", before, after)
 	}
 	r.wantSubscription(t, "settle-payout", "120 691200s 1s 1s payouts-dead-letters 100")
+	limits := r.command(t, "functions", "describe", "settle-payout", "--region=europe-west1",
+		"--format=value(serviceConfig.environmentVariables.GOGC,serviceConfig.environmentVariables.GOMEMLIMIT)")
+	if want := "400\t1638MiB"; limits != want { // of 2Gi
+		t.Errorf("garbage collector %q, want %q", limits, want)
+	}
 	r.second(t)
 }
 

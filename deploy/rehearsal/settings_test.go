@@ -25,6 +25,8 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"SETTLE_TIMEOUT", "25", "SETTLE_TIMEOUT is '25'; expected a number with s, m, h or d"},
 		{"SETTLE_TIMEOUT", "9s", "SETTLE_TIMEOUT is 9s; expected 10s to 9m"},
 		{"MAX_DELIVERY_ATTEMPTS", "4", "MAX_DELIVERY_ATTEMPTS is 4; expected 5 to 100"},
+		{"SETTLE_MEMORY", "1.5Gi", "SETTLE_MEMORY is '1.5Gi'; expected mebibytes or gibibytes"},
+		{"RECONCILE_MEMORY", "512", "RECONCILE_MEMORY is '512'; expected mebibytes or gibibytes"},
 		{"SETTLE_CONCURRENCY", "many", "SETTLE_CONCURRENCY is 'many'; expected a whole number"},
 
 		// A delivery takes 25s + 10s + 20s + 20s.
