@@ -39,8 +39,8 @@ func (g *gatedStore) Settle(ctx context.Context, s settle.Settlement) (settle.Re
 	defer g.inside.Add(-1)
 	select {
 	case err := <-g.gate:
-		if err != nil {
-			return settle.Result{}, err
+		if err != nil { // whatever stands beside it means nothing
+			return settle.Result{Outcome: settle.OutcomeApplied, PayloadHash: s.Hash}, err
 		}
 	case <-ctx.Done():
 		return settle.Result{}, ctx.Err()
@@ -193,6 +193,17 @@ func TestADeliveryWaitsNoLongerThanItsTime(t *testing.T) {
 	})
 }
 
+func TestWhoseTimeIsUpDoesNotAskTheStore(t *testing.T) {
+	t.Parallel()
+	store, _ := newGatedStore()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	result, err := newService(store).Deliver(ctx, message(plain))
+	if !errors.Is(err, context.Canceled) || result.Outcome.Final() || store.calls.Load() != 0 {
+		t.Errorf("%+v, %v after %d calls of the store", result, err, store.calls.Load())
+	}
+}
+
 // Nothing is remembered of settlements whose deliveries have ended: the store is
 // asked again.
 func TestNothingIsRememberedAfterTheLastDelivery(t *testing.T) {
@@ -208,6 +219,94 @@ func TestNothingIsRememberedAfterTheLastDelivery(t *testing.T) {
 		}
 		if calls := store.calls.Load(); calls != 2 {
 			t.Errorf("%d calls of the store, want one for each", calls)
+		}
+	})
+}
+
+// A call of the store that hangs keeps nobody for ever: who has waited its time goes
+// to the store beside it.
+func TestAStuckDeliveryDoesNotHoldUpTheOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const others = 5
+		store, _ := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		stuck, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go told.deliver(stuck, service, plain)
+		synctest.Wait()
+		ctx, cancelOthers := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancelOthers()
+		for range others {
+			go told.deliver(ctx, service, plain)
+		}
+		time.Sleep(3 * time.Second) // of the bubble's time
+		synctest.Wait()
+		if calls := store.calls.Load(); calls != 1+others {
+			t.Fatalf("%d calls of the store, want those of the others beside the stuck one", calls)
+		}
+		cancel() // or the gate would let it in with the others
+		synctest.Wait()
+		for range others {
+			store.gate <- nil
+		}
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != others-1 || len(told.errs) != 1 {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+	})
+}
+
+// Who comes after a payout was found settled asks the store, also while others still
+// wait: what is shared was true of a time that the delivery was there.
+func TestWhoComesLaterAsksTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		go told.deliver(t.Context(), service, plain)
+		synctest.Wait()
+		go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
+		synctest.Wait()
+		store.gate <- nil // settles; the conflict is at the store now
+		synctest.Wait()
+		go told.deliver(t.Context(), service, plain)
+		synctest.Wait()
+		if calls := store.calls.Load(); calls != 3 {
+			t.Errorf("%d calls of the store, want that of the late delivery too", calls)
+		}
+		store.gate <- nil
+		store.gate <- nil
+		synctest.Wait()
+		if told.outcomes[settle.OutcomeDuplicate] != 1 || told.outcomes[settle.OutcomeConflict] != 1 {
+			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		}
+	})
+}
+
+// The times of an instruction, by which its lease and its key end, count from when
+// the delivery goes to the store, and not from before it waited.
+func TestAnInstructionsTimesCountFromTheTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, kept := newGatedStore()
+		bank := &countingBank{}
+		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service.Banking = stepper(store, bank)
+		service.Banking.Now = time.Now
+		go told.deliver(t.Context(), service, wantsBank)
+		synctest.Wait()
+		go told.deliver(t.Context(), service, wantsBank)
+		synctest.Wait()
+		time.Sleep(time.Second)
+		store.gate <- settle.ErrOutcomeUnknown // the first leaves nothing
+		synctest.Wait()
+		began := time.Now()
+		store.gate <- nil
+		synctest.Wait()
+		in := kept.Snapshot().Instructions
+		if len(in) != 1 || !in[0].FirstSentAt.Equal(began) || bank.sends.Load() != 1 {
+			t.Errorf("%d sends, instructions %+v, want the first sent at %v", bank.sends.Load(), in, began)
 		}
 	})
 }

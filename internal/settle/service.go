@@ -46,12 +46,15 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	}
 	settlement := Settlement{Payout: payout, Hash: payout.Hash(), DeliveryID: s.NewID(), Message: d.Message}
 	unsettled := Result{SettlementID: payout.SettlementID, PayloadHash: settlement.Hash}
-	if payout.WantsBank() {
-		if settlement.Instruction, err = s.instruct(payout, settlement.DeliveryID); err != nil {
-			return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
+	result, shared, err := s.lines.settle(ctx, settlement, func() (Result, error) {
+		if payout.WantsBank() { // now, since the instruction's times count from here
+			var err error
+			if settlement.Instruction, err = s.instruct(payout, settlement.DeliveryID); err != nil {
+				return Result{}, err
+			}
 		}
-	}
-	result, shared, err := s.lines.settle(ctx, settlement, s.Store.Settle)
+		return s.Store.Settle(ctx, settlement)
+	})
 	if err != nil {
 		return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
 	}
