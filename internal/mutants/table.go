@@ -30,6 +30,7 @@ var caughtBy = []expectation{
 		"TestConformance/a changed member is a conflict that names exactly that member",
 		"TestConformance/two payloads at the same time under one ID",
 	}}}},
+	{"waiter-takes-any-payload", []tests{{settlePackage, []string{"TestEachConflictOfAStormIsCounted"}}}},
 	{"two-commits", []tests{{storePackage, []string{
 		"TestConformance/a new settlement is applied with everything that was given",
 		"TestRPCsOfADelivery",
