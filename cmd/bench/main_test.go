@@ -81,7 +81,7 @@ func TestRun(t *testing.T) {
 		{"latency", len(report.Latency), 2 * len(bench.Tiny.RoundTrips) * takenPart},
 		{"throughput", len(report.Throughput), len(sizes.InFlight) * takenPart},
 		{"growth", len(report.Growth), len(sizes.Rows)*takenPart + 1},
-		{"storm", len(report.Storm), 3},
+		{"storm", len(report.Storm), 4},
 		{"crashes", len(report.Crashes), takenPart},
 	} {
 		if measured.got != measured.want {

@@ -56,7 +56,6 @@ func (l *lab) measureColdStart(ctx context.Context) (err error) {
 	function.environment = []string{
 		"FUNCTION_TARGET=SettlePayout", "K_SERVICE=settle-payout", "DEFAULT_CURRENCY=USD",
 		"SPANNER_DATABASE=" + a.database, "SPANNER_EMULATOR_HOST=" + l.emulator.GRPC,
-		"GOGC=400", // as deploy/ sets it
 	}
 	function.want = `"outcome":"applied"`
 	reader.environment = []string{
@@ -170,7 +169,8 @@ func (p *program) coldStart(ctx context.Context, message []byte) (err error) {
 
 func (p *program) command(ctx context.Context, port string, more ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, p.path)
-	environment := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PORT=" + port, "LOCAL_ONLY=true"}
+	// GOGC is as deploy/ sets it: for all of them, so that it makes no difference.
+	environment := []string{"GOGC=400", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PORT=" + port, "LOCAL_ONLY=true"}
 	cmd.Env = slices.Concat(environment, p.environment, more)
 	return cmd
 }

@@ -53,7 +53,7 @@ type stocked struct {
 	rows  int
 	meter *meter
 	taken map[string]series
-	costs []float64 // microseconds of the client's CPU for a fresh event, by rounds
+	costs []float64 // microseconds of this process's CPU for a fresh event, by rounds
 }
 
 func (l *lab) growth(ctx context.Context, c contender.Contender) (err error) {

@@ -141,21 +141,21 @@ type Crashes struct {
 }
 
 // Storm is how long other events take while one settlement is delivered many times
-// at once.
+// at once, in waves.
 type Storm struct {
 	Contender string `json:"contender"`
-	// Name is the contender's on paper: one of them meets storms only.
+	// Name is the contender's on paper: some of them meet storms only.
 	Name string `json:"name"`
-	// AtOnce is how many deliveries a wave of the storm has.
+	// AtOnce is how many deliveries a wave has.
 	AtOnce int `json:"at_once"`
+	// Wave is how long it takes until all of them are answered, in milliseconds.
+	Wave Summary `json:"wave_ms"`
 	// RPCs are those of the storm and of the others during it.
 	RPCs int64 `json:"rpcs"`
-	// Seconds is how long the storm lasted.
-	Seconds float64 `json:"seconds"`
-	// Calm and During are milliseconds of the others without and with it.
+	// Calm and During are milliseconds of the others without a wave and within one.
 	Calm   Quantiles `json:"calm_ms"`
 	During Quantiles `json:"during_ms"`
-	// Outcomes counts the storm's own answers.
+	// Outcomes counts the answers to the one settlement.
 	Outcomes map[string]int `json:"outcomes"`
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -118,19 +117,18 @@ func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
-	e, err := newEcho(ctx, distance)
-	if err != nil {
-		return err
+	var e *echo
+	if l.emulator != nil { // to a real instance the network is another one
+		if e, err = newEcho(ctx, distance); err != nil {
+			return err
+		}
 	}
 	defer func() { err = errors.Join(err, e.close()) }()
 	taken := map[string]series{EventFresh: {}, EventDuplicate: {}}
-	var network []float64
 	for range l.Sizes.Rounds {
-		trip, err := e.turn(l.Sizes.Events)
-		if err != nil {
+		if err := e.turn(l.Sizes.Events); err != nil {
 			return err
 		}
-		network = append(network, trip)
 		for _, r := range rs {
 			if err := l.turn(ctx, r, wireEvents[:2], taken, noLimit); err != nil {
 				return err
@@ -138,9 +136,11 @@ func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
 			l.Progress.Step()
 		}
 	}
-	l.report.Network = append(l.report.Network, Network{
-		RoundTripMillis: millis(distance), Millis: summarise(network), Fresh: ratios(taken[EventFresh][Baseline], network),
-	})
+	if e != nil {
+		l.report.Network = append(l.report.Network, Network{
+			RoundTripMillis: millis(distance), Millis: summarise(e.rounds), Fresh: ratios(taken[EventFresh][Baseline], e.rounds),
+		})
+	}
 	for _, event := range []string{EventFresh, EventDuplicate} {
 		for _, r := range rs {
 			l.report.Latency = append(l.report.Latency, Latency{
@@ -251,124 +251,4 @@ func (l *lab) settleAtOnce(ctx context.Context, r *ring, inFlight int, while tim
 	}
 	wg.Wait()
 	return settled.Load(), errors.Join(errs...)
-}
-
-func (l *lab) stormSteps() int { return 2 * len(contender.Stormed()) }
-
-// measureStorm delivers one settlement many times at once and again, next to a steady
-// trickle of others.
-func (l *lab) measureStorm(ctx context.Context) error {
-	for _, c := range contender.Stormed() {
-		if err := l.storm(ctx, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *lab) storm(ctx context.Context, c contender.Contender) (err error) {
-	m := &meter{}
-	r, err := l.ring(ctx, c, 0, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	result := Storm{Contender: c.Key, Name: c.Name, AtOnce: l.Sizes.Storm, Outcomes: map[string]int{}}
-	var calm []float64
-	for range min(stormCalm, l.Sizes.Storm) {
-		began := time.Now()
-		if err := r.settle(ctx, l.message(), settle.OutcomeApplied); err != nil {
-			return err
-		}
-		calm = append(calm, millis(time.Since(began)))
-		time.Sleep(l.Sizes.Every)
-	}
-	result.Calm = quantiles(calm)
-	l.Progress.Step()
-	over := make(chan error, 1)
-	before, began := m.read(), time.Now()
-	go func() { over <- l.deliverWaves(ctx, r, result.Outcomes) }()
-	during, err := l.trickle(ctx, r, over)
-	if err != nil {
-		return err
-	}
-	result.During, result.Seconds, result.RPCs = quantiles(during), time.Since(began).Seconds(), m.read().since(before).rpcs
-	l.Progress.Step()
-	l.report.Storm = append(l.report.Storm, result)
-	return nil
-}
-
-// stormCalm is how many events are timed without a storm, where that has as many.
-const stormCalm = 50
-
-// trickle settles a fresh event now and then until over says that the storm is, and
-// returns how long each took in milliseconds.
-func (l *lab) trickle(ctx context.Context, r *ring, over <-chan error) (times []float64, err error) {
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		failed error
-	)
-	tick := time.NewTicker(l.Sizes.Every)
-	defer tick.Stop()
-	for {
-		wg.Go(func() {
-			began := time.Now()
-			err := r.settle(ctx, l.message(), settle.OutcomeApplied)
-			mu.Lock()
-			defer mu.Unlock()
-			times, failed = append(times, millis(time.Since(began))), errors.Join(failed, err)
-		})
-		select {
-		case err := <-over:
-			wg.Wait()
-			return times, errors.Join(err, failed)
-		case <-tick.C:
-		}
-	}
-}
-
-// wavePause is the least time from one wave of a storm to the next.
-const wavePause = 100 * time.Millisecond
-
-// deliverWaves delivers one settlement as often at once as a storm does, again and
-// again for a turn's time, and counts the outcomes: one applied, the others
-// duplicates.
-func (l *lab) deliverWaves(ctx context.Context, r *ring, outcomes map[string]int) error {
-	message := l.message()
-	for began := time.Now(); len(outcomes) == 0 || time.Since(began) < l.Sizes.Turn; {
-		next := time.NewTimer(wavePause)
-		if err := l.deliverAtOnce(ctx, r, message, outcomes); err != nil {
-			return err
-		}
-		<-next.C
-	}
-	if outcomes[settle.OutcomeApplied.String()] != 1 {
-		return fmt.Errorf("%s: a storm of one settlement ended with %v", r.Key, outcomes)
-	}
-	return nil
-}
-
-func (l *lab) deliverAtOnce(ctx context.Context, r *ring, message []byte, outcomes map[string]int) error {
-	var (
-		wg     sync.WaitGroup
-		mu     sync.Mutex
-		failed error
-	)
-	for range l.Sizes.Storm {
-		wg.Go(func() {
-			outcome, err := r.settler.Settle(ctx, message)
-			mu.Lock()
-			defer mu.Unlock()
-			failed = errors.Join(failed, err)
-			outcomes[outcome.String()]++
-		})
-	}
-	wg.Wait()
-	return failed
-}
-
-func quantiles(times []float64) Quantiles {
-	sorted := slices.Sorted(slices.Values(times))
-	return Quantiles{Events: len(sorted), P50: quantile(sorted, 0.5), P99: quantile(sorted, 0.99), Max: sorted[len(sorted)-1]}
 }

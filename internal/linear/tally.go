@@ -16,8 +16,9 @@ const (
 	Settlements = "settlement"
 	Looks       = "look"
 	// Concurrent are the deliveries that ran beside another one of the same
-	// settlement ID.
-	Concurrent = "delivery beside another"
+	// settlement ID that somebody else was asked: within one service they wait for
+	// each other.
+	Concurrent = "delivery beside another instance's"
 	// Unseen are the settlements that an unknown outcome has made: nobody was
 	// told applied.
 	Unseen = "settlement that nobody was told of"
@@ -52,11 +53,11 @@ func (h *History) Count() Tally {
 	return count
 }
 
-// beside reports whether operation i ran at the same time as another delivery.
+// beside reports whether operation i ran at the same time as a delivery elsewhere.
 func beside(operations []Operation, i int) bool {
 	self := operations[i]
 	return slices.ContainsFunc(operations, func(o Operation) bool {
-		return o.request.delivered != None && o.call != self.call && o.call < self.end && self.call < o.end
+		return o.request.delivered != None && o.by != self.by && o.call != self.call && o.call < self.end && self.call < o.end
 	})
 }
 

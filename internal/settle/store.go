@@ -34,7 +34,8 @@ type Store interface {
 	//
 	// A Store that cannot tell whether its commit went through reads again, and
 	// recognises its own commit by s's delivery ID; the error is
-	// [ErrOutcomeUnknown] where that does not help either.
+	// [ErrOutcomeUnknown] where that does not help either. A conflict whose answer was
+	// lost is counted once, unless another delivery of it came in between.
 	Settle(ctx context.Context, s Settlement) (Result, error)
 
 	// Quarantine keeps q.Message whole, once per identity. A message that is

@@ -12,15 +12,20 @@
 // a known settlement ID answers ALREADY_EXISTS and nothing is written.
 //
 // Then a strong read without locks, by key, sees what is there, and settle.Judge
-// decides. What it decides from is never changed: a movement stays, with its hash.
-// So a duplicate needs nothing more, and a conflict only another insert. Deliveries
-// of what is settled hold no lock on it and abort nobody.
+// decides. A movement is never changed or deleted, nor is its hash, so that what
+// is a duplicate or a conflict stays one: a duplicate needs nothing more, and a
+// conflict only another insert. But for the insert that is refused, deliveries of
+// what is settled take no locks and abort nobody.
 //
 // A conflict that is recorded already has its count raised, and that is done in a
 // read-write transaction, which reads again, with locks, lets settle.Judge decide,
 // and writes what it decided in its commit. It alone is complete and right; the
 // shorter ways come to the same decision, and whatever they meet that they cannot
-// be sure of ends there.
+// be sure of ends there. A read that fails after a refused insert ends there too.
+//
+// A conflict's count can be one too high: where the answer to its insert was lost,
+// and another delivery of it was counted before the client library repeated the
+// insert, the first no longer knows its own row.
 //
 //	             ┌────────────────────────┐ committed
 //	Settle ────▶ │ Commit that inserts    │──────────────▶ applied

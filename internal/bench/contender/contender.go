@@ -89,10 +89,11 @@ func All() []Contender {
 	return []Contender{settleOnce(), transactionOnly(), textbook(), storeThenEffect(), postgres()}
 }
 
-// Stormed returns the contenders that meet a storm of one settlement. One of them
-// meets nothing else: Settle Once without what a storm meets at one of its instances.
+// Stormed returns the contenders that meet a storm of one settlement. Two of them meet
+// nothing else: Settle Once as a fleet of instances, and as if its deliveries did not
+// wait for each other.
 func Stormed() []Contender {
-	return []Contender{settleOnce(), settleOnceApart(), textbook()}
+	return []Contender{settleOnce(), settleOnceFleet(), settleOnceApart(), textbook()}
 }
 
 // Find returns the contender with a key.

@@ -2,6 +2,8 @@ package contender
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 
 	"cloud.google.com/go/spanner"
 
@@ -14,7 +16,7 @@ import (
 func settleOnce() Contender {
 	return Contender{
 		Key: "settle_once", Name: "Settle Once",
-		About:      "one Commit that inserts; a read-write transaction only where the key exists",
+		About:      "one Commit that inserts; where the key exists, a read without locks",
 		System:     Spanner,
 		Statements: schema.Statements,
 		Open: func(ctx context.Context, p Place) (Settler, error) {
@@ -50,25 +52,61 @@ func (s *service) Settle(ctx context.Context, message []byte) (settle.Outcome, e
 // Close implements Settler.
 func (s *service) Close() { s.store.Close() }
 
-// settleOnceApart is Settle Once where every delivery meets an instance of its own, so
-// that none waits for another. The instances share a client.
+// fleetSize is how many instances deploy/ lets there be at most.
+const fleetSize = 20
+
+// settleOnceFleet is Settle Once as so many instances, with a client each, which are
+// given deliveries in turn.
+func settleOnceFleet() Contender {
+	c := settleOnce()
+	c.Key, c.Name = "settle_once_fleet", fmt.Sprintf("Settle Once, %d instances", fleetSize)
+	c.Open = func(ctx context.Context, p Place) (Settler, error) {
+		f := &fleet{}
+		for range fleetSize {
+			s, err := openSettleOnce(ctx, p)
+			if err != nil {
+				f.Close()
+				return nil, err
+			}
+			f.instances = append(f.instances, s)
+		}
+		return f, nil
+	}
+	return c
+}
+
+type fleet struct {
+	instances []*service
+	next      atomic.Int64
+}
+
+// Settle implements Settler.
+func (f *fleet) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
+	return f.instances[f.next.Add(1)%int64(len(f.instances))].Settle(ctx, message)
+}
+
+// Close implements Settler.
+func (f *fleet) Close() {
+	for _, s := range f.instances {
+		s.Close()
+	}
+}
+
+// settleOnceApart is Settle Once where no delivery waits for another.
 func settleOnceApart() Contender {
 	c := settleOnce()
 	c.Key, c.Name = "settle_once_apart", "Settle Once, no delivery waits for another"
-	c.About = "every delivery at an instance of its own"
 	c.Open = func(ctx context.Context, p Place) (Settler, error) {
 		s, err := openSettleOnce(ctx, p)
-		if err != nil {
-			return nil, err
-		}
-		return &apart{s}, nil
+		return &apart{s}, err
 	}
 	return c
 }
 
 type apart struct{ *service }
 
-// Settle implements Settler.
+// Settle implements Settler. Deliveries wait for each other within a service, so each
+// has one of its own, over the one store.
 func (a *apart) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
 	s := service{
 		Service: settle.Service{Store: a.store, DefaultCurrency: a.DefaultCurrency, NewID: a.NewID, Now: a.Now},
