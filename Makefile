@@ -122,8 +122,8 @@ verify-large: ## a database of 100,000 settlements verified, and the peak of mem
 	$(GO) test -count=1 -v -timeout=60m -run='^TestVerifyLarge$$' ./cmd/settlectl -verify.count=$(COUNT)
 
 .PHONY: crash
-crash: ## every crash point alone: kill the function before and after everything that it sends
-	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' .
+crash: ## every crash point alone: kill the function, and settlectl, before and after everything that it sends
+	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' . ./cmd/settlectl
 
 .PHONY: deploy-rehearsal
 deploy-rehearsal: ## the deployment scripts with the real gcloud, offline, and what they upload built, measured and run

@@ -1,14 +1,9 @@
 package settleonce_test
 
 import (
-	"bufio"
-	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +16,7 @@ import (
 	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/bank/banktest"
-	"github.com/settleonce/settleonce/internal/faultproxy"
+	"github.com/settleonce/settleonce/internal/crashwalk"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore"
@@ -33,10 +28,8 @@ const bankPayout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","a
 type world struct {
 	db     database
 	bank   *banktest.Bank
-	url    string
+	gate   *crashwalk.Gate
 	offset atomic.Int64 // how far the bank's clock is ahead, as a time.Duration
-	// wire is that of the process that is to die; nil while there is none.
-	wire atomic.Pointer[wire]
 }
 
 func newWorld(t *testing.T, plan banktest.Plan) *world {
@@ -44,57 +37,8 @@ func newWorld(t *testing.T, plan banktest.Plan) *world {
 	w := &world{db: newDatabase(t)}
 	w.bank = banktest.New(t, func() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }, banktest.Options{Token: "token"})
 	w.bank.Default(plan)
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: w, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(w.bank.Listener(listener)) }() // ends with Close
-	t.Cleanup(func() {
-		w.bank.Close()
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	w.url = "http://" + listener.Addr().String()
+	w.gate = crashwalk.NewGate(t, w.bank)
 	return w
-}
-
-// ServeHTTP lets the bank work, between the two moments of the request.
-func (w *world) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	wire := w.wire.Load()
-	if wire == nil {
-		w.bank.ServeHTTP(rw, r)
-		return
-	}
-	if !wire.pass(r.Method, faultproxy.Requested) {
-		panic(http.ErrAbortHandler) // whoever asked is dead
-	}
-	w.bank.ServeHTTP(&bankAnswer{rw, func() {
-		if !wire.pass(r.Method, faultproxy.Answered) {
-			panic(http.ErrAbortHandler)
-		}
-	}}, r)
-}
-
-// bankAnswer calls begins when the bank has done its work and is about to answer,
-// or to do something else with the connection.
-type bankAnswer struct {
-	http.ResponseWriter
-
-	begins func()
-}
-
-// WriteHeader begins an answer.
-func (a *bankAnswer) WriteHeader(status int) {
-	a.begins()
-	a.ResponseWriter.WriteHeader(status)
-}
-
-// Hijack begins what is no answer.
-func (a *bankAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	a.begins()
-	return http.NewResponseController(a.ResponseWriter).Hijack()
 }
 
 // start runs one of the two functions in a process of its own. A send is over, and
@@ -102,57 +46,14 @@ func (a *bankAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *world) start(t *testing.T, target, spannerHost string, env ...string) *function {
 	t.Helper()
 	ours := append(w.db.env(spannerHost),
-		"FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=13s")
+		"FUNCTION_TARGET="+target, "BANK_URL="+w.gate.URL, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=13s")
 	return startChild(t, append(ours, env...)...)
 }
 
-// instructionTimes are the columns of bank_instructions that hold a time.
-var instructionTimes = []string{
-	"next_check_at", "lease_until", "first_sent_at", "last_sent_at", "resend_not_after", "not_found_since", "accepted_at", "final_at",
-	"created_at", "uncertain_since",
-}
-
-// pass lets time pass until the settlement's instruction is due, if it has one, by
-// making everything that has been older.
+// pass lets time pass until the settlement's instruction is due, if it has one.
 func (w *world) pass(t *testing.T, settlementID string) {
 	t.Helper()
-	var d time.Duration
-	_, err := w.db.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		d = 0
-		row, err := tx.ReadRow(ctx, "bank_instructions", settlementKey(settlementID), instructionTimes)
-		if errors.Is(err, spanner.ErrRowNotFound) {
-			return nil
-		}
-		times := make([]spanner.NullTime, len(instructionTimes))
-		if err == nil {
-			err = row.Columns(pointers(times)...)
-		}
-		if err != nil {
-			return err
-		}
-		if d = time.Until(times[0].Time) + time.Second; d <= 0 || times[0].IsNull() {
-			d = 0
-			return nil
-		}
-		values := []any{settlementID}
-		for _, at := range times {
-			at.Time = at.Time.Add(-d) // NULL stays NULL
-			values = append(values, at)
-		}
-		return tx.BufferWrite([]*spanner.Mutation{spanner.Update("bank_instructions", append([]string{"settlement_id"}, instructionTimes...), values)})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.offset.Add(int64(d))
-}
-
-func pointers[T any](values []T) []any {
-	var all []any
-	for i := range values {
-		all = append(all, &values[i])
-	}
-	return all
+	w.offset.Add(int64(crashwalk.PassUntilDue(t, w.db.client, settlementID, time.Now())))
 }
 
 // settlementKey is the key of a settlement's rows.
@@ -288,7 +189,7 @@ func (w *world) store(t *testing.T) *spannerstore.Store {
 
 func (w *world) client(t *testing.T) *bank.Client {
 	t.Helper()
-	client, err := bank.New(bank.Config{BaseURL: w.url, Token: "token", Profile: bank.GenericProfile(), Now: time.Now})
+	client, err := bank.New(bank.Config{BaseURL: w.gate.URL, Token: "token", Profile: bank.GenericProfile(), Now: time.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

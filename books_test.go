@@ -1,13 +1,11 @@
 package settleonce_test
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/crashwalk"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 )
 
@@ -31,24 +29,16 @@ func (s scenario) look(t *testing.T, l *lane, id string) tally {
 	if err != nil {
 		t.Fatal(err)
 	}
-	books := books{all, l.bank.Ledger(), l.bank.Requests()}
-	for _, violation := range append(all.Violations(s.expired), books.disagreements()...) {
+	books := crashwalk.Books{Snapshot: all, Ledger: l.bank.Ledger(), Requests: l.bank.Requests()}
+	for _, violation := range append(all.Violations(s.expired), books.Disagreements()...) {
 		t.Error(violation)
 	}
-	return books.tally(id)
+	return tallyOf(books, id)
 }
 
-// books are ours and the bank's.
-type books struct {
-	snapshot.Snapshot
-
-	ledger   []banktest.Transfer
-	requests map[string]banktest.Requests // by key
-}
-
-// tally counts what belongs to one settlement. A message in quarantine has its ID
+// tallyOf counts what belongs to one settlement. A message in quarantine has its ID
 // in its data only.
-func (b books) tally(id string) tally {
+func tallyOf(b crashwalk.Books, id string) tally {
 	var of tally
 	for _, m := range b.Movements {
 		of.movements += one(m.SettlementID == id)
@@ -76,7 +66,7 @@ func (b books) tally(id string) tally {
 	for _, e := range b.Events {
 		of.missed = of.missed || e.SettlementID == id && strings.HasPrefix(e.Event.Detail, settle.StatusNotFound.String())
 	}
-	for _, transfer := range b.ledger {
+	for _, transfer := range b.Ledger {
 		of.executed += one(transfer.Settlement == id)
 		of.moved += one(transfer.Settlement == id && transfer.Moved())
 	}
@@ -88,61 +78,4 @@ func one(counts bool) int {
 		return 1
 	}
 	return 0
-}
-
-// disagreements compares our instructions with the bank's transfers, one by one.
-// What it looks for must never be, whatever has just died.
-func (b books) disagreements() []string {
-	var found []string
-	transfers := map[string][]banktest.Transfer{}
-	for _, transfer := range b.ledger {
-		transfers[transfer.Key] = append(transfers[transfer.Key], transfer)
-	}
-	for _, in := range b.Instructions {
-		key := in.Transfer.Key.String()
-		if sent := b.requests[key].Posts; int64(sent) > in.Sends {
-			found = append(found, fmt.Sprintf("settlement %q: sent %d times and counted %d", in.SettlementID, sent, in.Sends))
-		}
-		if text := disagreement(in, b.Movement(in.SettlementID), transfers[key]); text != "" {
-			found = append(found, fmt.Sprintf("settlement %q: %s, and the bank has %+v", in.SettlementID, text, transfers[key]))
-		}
-		delete(transfers, key)
-	}
-	for key, strays := range transfers {
-		found = append(found, fmt.Sprintf("the bank has %+v under key %s, and there is no such instruction", strays, key))
-	}
-	return found
-}
-
-// disagreement tells what of an instruction does not agree with the transfers
-// under its key; empty for nothing.
-func disagreement(in settle.Instruction, m *settle.Movement, transfers []banktest.Transfer) string {
-	var moved, returned int
-	for _, t := range transfers {
-		moved += one(t.Moved())
-		returned += one(t.Returned)
-		ours := banktest.Transfer{
-			AmountMinor: m.AmountCents, Currency: m.Currency, DebtorAccount: m.AccountID, CreditorAccount: m.CreditorAccount, Remittance: m.Reference,
-			ID: t.ID, Key: t.Key, Settlement: in.SettlementID, ExecutedAt: t.ExecutedAt, Status: t.Status, Returned: t.Returned,
-		}
-		if t != ours {
-			return fmt.Sprintf("the movement is %+v", *m)
-		}
-	}
-	agrees := len(transfers) <= 1
-	switch in.State {
-	case settle.InstructionUncertain, settle.InstructionManual, settle.InstructionNone:
-	case settle.InstructionAccepted:
-		agrees = agrees && len(transfers) == 1
-	case settle.InstructionConfirmed:
-		agrees = agrees && moved+returned == 1 // a return is news that we may not have asked for yet
-	case settle.InstructionRejected:
-		agrees = agrees && moved == 0
-	case settle.InstructionReturned:
-		agrees = agrees && returned == 1
-	}
-	if agrees {
-		return ""
-	}
-	return "the instruction is " + string(in.State)
 }

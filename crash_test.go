@@ -7,12 +7,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/crashwalk"
 	"github.com/settleonce/settleonce/internal/faultproxy"
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -26,76 +26,27 @@ import (
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
 	var (
-		total walked
-		wg    sync.WaitGroup
-		lanes = make(chan struct{}, lanesAtOnce)
+		walker = crashwalk.New(lanesAtOnce, perLane)
+		wg     sync.WaitGroup
 	)
 	for _, s := range scenarios() {
-		wg.Go(func() { t.Run(s.name, func(t *testing.T) { s.walk(t, lanes, &total) }) })
+		wg.Go(func() { t.Run(s.name, func(t *testing.T) { walker.Walk(t, s.open, s.check) }) })
 	}
 	wg.Wait()
-	t.Logf("%d points in %d scenarios", total.points.Load(), total.scenarios.Load())
-}
-
-// moment is what the outside sees of a process at one instant: something that it
-// sends is on its way, or has been answered.
-type moment struct {
-	what string
-	at   faultproxy.Stage
+	t.Log(walker.Walked())
 }
 
 // acknowledgement is the answer to the request by which the process was called.
 // It is answered when whoever called has all of it.
 const acknowledgement = "acknowledgement"
 
-func (m moment) String() string {
-	if m.at == faultproxy.Requested {
-		return "just before " + m.what + " is sent"
-	}
-	return "just after " + m.what + " was answered"
-}
+// caller calls the process. Its answer comes by way of the wire.
+type caller struct{ wire *crashwalk.Wire }
 
-// wire is everything that a process has to do with the outside: its RPCs to
-// Spanner, its requests to the bank and its acknowledgement. It writes down every
-// moment. At the one that is fatal it kills the process, and is cut: what the
-// process has sent and nobody has got by then is lost, and so are answers.
-type wire struct {
-	fatal int // number of the moment, from 1; 0: none
-
-	mu      sync.Mutex
-	process *function
-	seen    []moment
-	cut     bool
-}
-
-// pass reports whether what the process sends, or what it is answered, gets
-// through.
-func (w *wire) pass(what string, at faultproxy.Stage) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.cut {
-		return false
-	}
-	w.seen = append(w.seen, moment{what, at})
-	if len(w.seen) != w.fatal {
-		return true
-	}
-	w.process.kill()
-	w.cut = true
-	return false
-}
-
-// all returns the moments up to now, and whether the process was killed.
-func (w *wire) all() (seen []moment, killed bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.seen), w.cut
-}
-
-// RoundTrip calls the process. Its answer comes by way of the wire.
-func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+// RoundTrip implements [http.RoundTripper].
+func (c caller) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil || w.pass(acknowledgement, faultproxy.Requested) {
+	if err != nil || c.wire.Pass(acknowledgement, faultproxy.Requested) {
 		return response, err
 	}
 	response.Body.Close()
@@ -104,25 +55,23 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // call starts the scenario's function on a wire and calls it once. acknowledged reports
 // whether its answer arrived.
-func (w *wire) call(t *testing.T, l *lane, s scenario, id string) (a answer, acknowledged bool) {
+func (s scenario) call(t *testing.T, l *lane, w *crashwalk.Wire, id string) (a answer, acknowledged bool) {
 	t.Helper()
-	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, w.pass)
+	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, w.Pass)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
 	process := l.start(t, s.target, proxy.Addr, s.env()...)
 	defer process.kill()
-	w.mu.Lock()
-	w.process = process
-	w.mu.Unlock()
-	l.wire.Store(w)
-	defer l.wire.Store(nil)
-	process.client = &http.Client{Transport: w}
+	w.Leads(process.kill)
+	l.gate.Watch(w)
+	defer l.gate.Watch(nil)
+	process.client = &http.Client{Transport: caller{w}}
 	a = process.post(t.Context(), pushHeader, strings.NewReader(s.request(id)))
 	acknowledged = a.Status != 0
 	if acknowledged {
-		w.pass(acknowledgement, faultproxy.Answered)
+		w.Pass(acknowledgement, faultproxy.Answered)
 	}
 	return a, acknowledged
 }
@@ -221,96 +170,37 @@ const perLane = 6
 // other's transactions in the emulator, and for back-off, more than they compute.
 const lanesAtOnce = 8
 
-// walked counts what has been walked.
-type walked struct{ points, scenarios atomic.Int64 }
+// open opens a lane for the scenario.
+func (s scenario) open(t *testing.T) crashwalk.Point {
+	t.Helper()
+	l := &lane{world: newWorld(t, s.plan)}
+	t.Cleanup(l.stop)
+	return func(t *testing.T, n int, w *crashwalk.Wire) { s.point(t, l, fmt.Sprintf("stl-%d", n), w) }
+}
 
-// walk runs the scenario with a process that lives, from which it knows the
-// moments, and then for each of them with a process that dies at it.
-func (s scenario) walk(t *testing.T, lanes chan struct{}, total *walked) {
-	recorded := s.record(t, lanes)
+// check looks at what a process that lives asks of the bank.
+func (s scenario) check(t *testing.T, recorded []crashwalk.Moment) {
+	t.Helper()
 	if asked := toTheBank(recorded); !slices.Equal(asked, s.asked) {
 		t.Errorf("the bank was asked %v, want %v", asked, s.asked)
 	}
-	if t.Failed() {
-		return // wrong without a crash
-	}
-	var (
-		walk   = make([]int, len(recorded))
-		struck atomic.Int64
-		wg     sync.WaitGroup
-	)
-	for i := range walk {
-		walk[i] = i + 1
-	}
-	for chunk := range slices.Chunk(walk, perLane) {
-		lanes <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-lanes }()
-			t.Run(fmt.Sprintf("points %d to %d", chunk[0], chunk[len(chunk)-1]), func(t *testing.T) {
-				struck.Add(s.strike(t, recorded, chunk))
-			})
-		})
-	}
-	wg.Wait()
-	if n := int(struck.Load()); n != len(walk) {
-		t.Errorf("%d of %d points walked", n, len(walk))
-	}
-	total.points.Add(struck.Load())
-	total.scenarios.Add(1)
-}
-
-// record runs the scenario with a process that lives. However that ends, it makes
-// room for others, and leaves no instances behind.
-func (s scenario) record(t *testing.T, lanes chan struct{}) []moment {
-	t.Helper()
-	lanes <- struct{}{}
-	defer func() { <-lanes }()
-	l := &lane{world: newWorld(t, s.plan)}
-	defer l.stop()
-	return s.point(t, l, 0)
-}
-
-// strike walks some points in a lane of their own, and returns how many.
-func (s scenario) strike(t *testing.T, recorded []moment, numbers []int) (struck int64) {
-	l := &lane{world: newWorld(t, s.plan)}
-	defer l.stop()
-	for _, n := range numbers {
-		for i, m := range s.point(t, l, n) {
-			if m != recorded[i] {
-				t.Errorf("point %d: moment %d is %s; in the recording run it is %s", n, i+1, m, recorded[i])
-			}
-		}
-		if t.Failed() {
-			break
-		}
-		struck++
-	}
-	return struck
 }
 
 // toTheBank returns the requests to the bank.
-func toTheBank(moments []moment) []string {
+func toTheBank(moments []crashwalk.Moment) []string {
 	var asked []string
 	for _, m := range moments {
-		if m.at == faultproxy.Requested && (m.what == http.MethodPost || m.what == http.MethodGet) {
-			asked = append(asked, m.what)
+		if m.At == faultproxy.Requested && (m.What == http.MethodPost || m.What == http.MethodGet) {
+			asked = append(asked, m.What)
 		}
 	}
 	return asked
 }
 
-// point runs the scenario once, for a settlement of its own. The process is killed
-// at the moment with the number fatal; 0 for none. It returns the moments up to
-// that.
-func (s scenario) point(t *testing.T, l *lane, fatal int) []moment {
+// point runs the scenario once, for a settlement of its own, with the process on the
+// wire.
+func (s scenario) point(t *testing.T, l *lane, id string, w *crashwalk.Wire) {
 	t.Helper()
-	id := fmt.Sprintf("stl-%d", fatal)
-	w := &wire{fatal: fatal}
-	defer func() {
-		if seen, _ := w.all(); t.Failed() && len(seen) > 0 {
-			t.Logf("point %d, %s", fatal, seen[len(seen)-1])
-		}
-	}()
 	l.renew(t, s)
 	l.bank.Expect(id, settle.InstructionKey(id).String())
 	for _, do := range s.given {
@@ -320,17 +210,15 @@ func (s scenario) point(t *testing.T, l *lane, fatal int) []moment {
 	if s.target == settlePayout {
 		given = s.look(t, l, id)
 	}
-	a, acknowledged := w.call(t, l, s, id)
-	seen, killed := w.all()
-	if killed != (fatal > 0) {
-		t.Fatalf("killed %t: %d %s %s", killed, a.Status, a.Body, a.Error)
+	a, acknowledged := s.call(t, l, w, id)
+	if _, killed := w.All(); !killed && !acknowledged {
+		t.Fatalf("not killed, and no answer: %s", a.Error)
 	}
 	left := s.look(t, l, id)
 	if acknowledged {
 		s.checkAcknowledged(t, a, given, left)
 	}
 	s.recover(t, l, id, left)
-	return seen
 }
 
 // recover delivers the message of a dead process again, runs the reconciler until

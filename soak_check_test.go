@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/crashwalk"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/schema"
@@ -237,8 +238,8 @@ func (d database) empty(t *testing.T) {
 // age makes everything that bank instructions remember older.
 func (d database) age(t *testing.T, by time.Duration) {
 	t.Helper()
-	older := make([]string, len(instructionTimes))
-	for i, column := range instructionTimes {
+	older := make([]string, len(crashwalk.InstructionTimes))
+	for i, column := range crashwalk.InstructionTimes {
 		older[i] = fmt.Sprintf("%[1]s = TIMESTAMP_SUB(%[1]s, INTERVAL @ns NANOSECOND)", column)
 	}
 	sql := "UPDATE bank_instructions SET " + strings.Join(older, ", ") + " WHERE TRUE"

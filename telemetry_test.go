@@ -182,7 +182,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 	w, c := newWorld(t, banktest.Plan{}), newCollector(t)
 	host := emulatortest.Spanner(t).GRPC
 	start := func(target string) *function {
-		return startChild(t, append(w.db.env(host), "FUNCTION_TARGET="+target, "BANK_URL="+w.url, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s",
+		return startChild(t, append(w.db.env(host), "FUNCTION_TARGET="+target, "BANK_URL="+w.gate.URL, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s",
 			"OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "OTEL_SERVICE_NAME=payouts", "GOOGLE_CLOUD_PROJECT=traces-of")...)
 	}
 	settler := start("SettlePayout")

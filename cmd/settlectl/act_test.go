@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/bank/banktest"
@@ -23,7 +22,7 @@ import (
 func (f *fixture) act(in io.Reader, args ...string) outcome {
 	f.t.Helper()
 	env := f.env()
-	maps.Copy(env, map[string]string{"BANK_URL": f.bankURL, "BANK_TOKEN": fixtureToken, "DEFAULT_CURRENCY": "USD"})
+	maps.Copy(env, map[string]string{"BANK_URL": f.gate.URL, "BANK_TOKEN": fixtureToken, "DEFAULT_CURRENCY": "USD"})
 	return settlectlAt(f.t, f.clock.Now, in, env, args...)
 }
 
@@ -289,25 +288,15 @@ func TestReleasedByTwo(t *testing.T) {
 // whence it comes.
 func receiveReleased(t *testing.T, topic testTopic, count int) (data []string) {
 	t.Helper()
-	for len(data) < count {
-		response, err := topic.client.Pull(t.Context(), &pubsubpb.PullRequest{Subscription: topic.subscription, MaxMessages: 1000})
-		if err != nil {
-			t.Fatalf("pull, %d of %d messages are here: %v", len(data), count, err)
+	for _, m := range topic.pull(t, count) {
+		if len(m.GetAttributes()[operate.ReleasedAttribute]) != 64 {
+			t.Errorf("message %s does not say whence it comes: %v", m.GetMessageId(), m.GetAttributes())
 		}
-		for _, m := range response.GetReceivedMessages() {
-			if len(m.GetMessage().GetAttributes()[operate.ReleasedAttribute]) != 64 {
-				t.Errorf("message %s does not say whence it comes: %v", m.GetMessage().GetMessageId(), m.GetMessage().GetAttributes())
-			}
-			data = append(data, string(m.GetMessage().GetData()))
-			if err := topic.client.Acknowledge(t.Context(), &pubsubpb.AcknowledgeRequest{Subscription: topic.subscription, AckIds: []string{m.GetAckId()}}); err != nil {
-				t.Fatal(err)
-			}
-		}
+		data = append(data, string(m.GetData()))
 	}
 	if len(data) != count {
 		t.Errorf("%d messages, want %d", len(data), count)
 	}
-	topic.receive(t, 0)
 	return data
 }
 

@@ -225,27 +225,34 @@ var errNoBankHere = errors.New("BANK_URL is not set; name the function that has 
 // errNoToken reports that nobody said how the bank lets us in.
 var errNoToken = errors.New("BANK_TOKEN is not set; --help says where the function's own token is read from")
 
-// operating opens the database for a command that changes something, and hands
-// the operator to f.
-func operating(ctx context.Context, s streams, flags databaseFlags, b banking, f func(context.Context, *operate.Operator) error) error {
+// operating opens the database for a command that changes something, and hands the
+// operator to f.
+func operating(ctx context.Context, s streams, flags databaseFlags, f func(context.Context, *operate.Operator) error) error {
 	return interruptible(ctx, func(ctx context.Context) error {
 		client, err := flags.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
+		return explainRefusal(flags, f(ctx, &operate.Operator{Client: client, NewID: uuid.NewString, Now: s.now}))
+	})
+}
+
+// banked is operating for a command about bank instructions.
+func banked(ctx context.Context, s streams, flags databaseFlags, b banking, f func(context.Context, *operate.Operator) error) error {
+	return operating(ctx, s, flags, func(ctx context.Context, o *operate.Operator) error {
 		store, err := spannerstore.Open(ctx, flags.storeConfig())
 		if err != nil {
 			return flags.explain(err)
 		}
 		defer store.Close()
-		o := &operate.Operator{Client: client, Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now}
+		o.Store, o.Bank, o.Policy = store, b.bank, b.policy
 		if b.timed {
 			if err := inTime(ctx, o); err != nil {
-				return explainRefusal(flags, err)
+				return err
 			}
 		}
-		return explainRefusal(flags, f(ctx, o))
+		return f(ctx, o)
 	})
 }
 

@@ -27,7 +27,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 		f.step(id, time.Minute, settle.InstructionManual)
 	}
-	deployed := map[string]string{"SPANNER_DATABASE": f.database.name, "BANK_URL": f.bankURL, "BANK_KEY_LIFETIME": "72h"}
+	deployed := map[string]string{"SPANNER_DATABASE": f.database.name, "BANK_URL": f.gate.URL, "BANK_KEY_LIFETIME": "72h"}
 	serve := func(variables map[string]string) []string {
 		text, err := json.Marshal(map[string]any{"name": bankFunction, "serviceConfig": map[string]any{"environmentVariables": variables}})
 		if err != nil {
@@ -92,7 +92,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	if got := verify(with(deployed, "BANK_URL", ""), env); got.code != exitError || !strings.Contains(got.errOut, "BANK_TOKEN is set and BANK_URL is not") {
 		t.Errorf("verify by a function without a bank: %+v", got)
 	}
-	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.bankURL), append([]string{"verify", "--bank"}, own...)...); got.code != exitOK {
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.gate.URL), append([]string{"verify", "--bank"}, own...)...); got.code != exitOK {
 		t.Errorf("verify by the environment: %+v", got)
 	}
 
@@ -100,7 +100,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_KEY_LIFETIME", "72h"), append(decide(stlBlocked), serve(deployed)...)...); got.code != exitOK {
 		t.Errorf("by the function: %+v", got)
 	}
-	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.bankURL), append(decide(stlTwice), own...)...); got.code != exitOK {
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.gate.URL), append(decide(stlTwice), own...)...); got.code != exitOK {
 		t.Errorf("by the environment: %+v", got)
 	}
 	var events strings.Builder
@@ -159,7 +159,7 @@ func TestABankThatLetsNobodyIn(t *testing.T) {
 				f.clock.Advance(24 * time.Hour) // what was asked in vain is due later
 			}
 			env := f.env()
-			maps.Copy(env, map[string]string{"BANK_URL": f.bankURL, "BANK_TOKEN": token})
+			maps.Copy(env, map[string]string{"BANK_URL": f.gate.URL, "BANK_TOKEN": token})
 			got := settlectlAt(t, f.clock.Now, nil, env, command...)
 			if got.code != exitError || !strings.Contains(got.errOut, want) {
 				t.Errorf("%s with token %q: exit code %d, %q; want %q", command[0], token, got.code, got.errOut, want)

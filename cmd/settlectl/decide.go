@@ -123,7 +123,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 				return fmt.Errorf("%w, or decide --without-bank", errNoBankHere)
 			}
 			v.Remark = b.remark
-			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
+			return banked(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
 				err := decide(ctx, s, output.form, o, args[0], v)
 				if shut := b.door.err(); shut != nil && err != nil {
 					return shut

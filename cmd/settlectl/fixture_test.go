@@ -14,6 +14,7 @@ import (
 	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/crashwalk"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/schema"
@@ -63,7 +64,7 @@ type fixture struct {
 	client   *spanner.Client // for looking, and for what time does to rows
 	store    *spannerstore.Store
 	bank     *banktest.Bank
-	bankURL  string
+	gate     *crashwalk.Gate // the way to the bank
 	clock    *banktest.Clock
 	stepper  *settle.Stepper
 	service  *settle.Service
@@ -89,12 +90,10 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.store.Close)
-	f.bank = banktest.New(t, f.clock.Now, banktest.Options{Token: fixtureToken})
-	if f.bankURL, err = f.bank.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	f.bank = banktest.New(t, f.clock.Now, banktest.Options{Token: fixtureToken, SettlementOf: paidBy})
+	f.gate = crashwalk.NewGate(t, f.bank)
 	profile := bank.GenericProfile()
-	client, err := bank.New(bank.Config{BaseURL: f.bankURL, Token: fixtureToken, Profile: profile, Now: f.clock.Now})
+	client, err := bank.New(bank.Config{BaseURL: f.gate.URL, Token: fixtureToken, Profile: profile, Now: f.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,12 +147,12 @@ func (f *fixture) handOver(d settle.Delivery, want settle.Outcome) {
 	}
 }
 
-// step makes a step of a settlement's instruction that much later than the clock
-// shows; the clock stays, unlike by [banktest.Clock.Advance].
+// step makes a step of a settlement's instruction that much later than it is; the
+// clock stays, unlike by [banktest.Clock.Advance].
 func (f *fixture) step(id string, later time.Duration, want settle.InstructionState) {
 	f.t.Helper()
 	stepper := *f.stepper
-	stepper.Now = func() time.Time { return f.clock.Now().Add(later) }
+	stepper.Now = func() time.Time { return f.stepper.Now().Add(later) }
 	state, err := stepper.Step(f.t.Context(), id)
 	if err != nil || state != want {
 		f.t.Fatalf("step of %s: %q, %v; want %q", id, state, err, want)
@@ -182,6 +181,11 @@ func payout(id, account, amount, currency string) string {
 }
 
 func creditor(id string) string { return strings.Replace(id, "stl", "cp", 1) }
+
+// paidBy is the settlement that a transfer is of, by its creditor.
+func paidBy(transfer banktest.Transfer) string {
+	return strings.Replace(transfer.CreditorAccount, "cp", "stl", 1)
+}
 
 // script tells the bank what to do with a settlement's transfer.
 func (f *fixture) script(id string, plan banktest.Plan) { f.bank.ScriptCreditor(creditor(id), plan) }

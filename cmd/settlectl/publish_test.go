@@ -25,8 +25,7 @@ import (
 	"github.com/settleonce/settleonce/emulator/emulatortest"
 )
 
-// testTopic is a topic of its own in the Pub/Sub emulator, to which the
-// environment leads until the test ends.
+// testTopic is a topic of its own in the Pub/Sub emulator.
 type testTopic struct {
 	id           string
 	name         string // projects/P/topics/ and id
@@ -36,11 +35,18 @@ type testTopic struct {
 
 const testProject = "settlectl-test"
 
+// newTestTopic makes one, to which the environment leads until the test ends.
 func newTestTopic(t *testing.T) testTopic {
+	t.Helper()
+	t.Setenv("PUBSUB_EMULATOR_HOST", emulatortest.PubSub(t).Host)
+	return newTopicFor(t)
+}
+
+// newTopicFor makes one for programs that have an environment of their own.
+func newTopicFor(t *testing.T) testTopic {
 	t.Helper()
 	id := "t-" + rand.Text() // the emulator may outlive this process
 	emulator := emulatortest.PubSub(t)
-	t.Setenv("PUBSUB_EMULATOR_HOST", emulator.Host)
 	topic := testTopic{
 		id:           id,
 		name:         "projects/" + testProject + "/topics/" + id,
@@ -64,26 +70,35 @@ func newTestTopic(t *testing.T) testTopic {
 	return topic
 }
 
-// receive pulls and acknowledges messages until there are count, and then once
-// more to see that there are no others.
+// receive returns the data of count messages, and of those that there are beside them.
 func (topic testTopic) receive(t *testing.T, count int) (sorted []string) {
+	t.Helper()
+	for _, m := range topic.pull(t, count) {
+		if len(m.GetAttributes()) != 0 || m.GetOrderingKey() != "" {
+			t.Errorf("a message with attributes or an ordering key: %v", m.GetMessageId())
+		}
+		sorted = append(sorted, string(m.GetData()))
+	}
+	slices.Sort(sorted)
+	return sorted
+}
+
+// pull pulls and acknowledges messages until there are count, and then once more, which
+// brings those that there are beside them.
+func (topic testTopic) pull(t *testing.T, count int) (all []*pubsubpb.PubsubMessage) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	for last := false; !last; {
-		last = len(sorted) >= count
+		last = len(all) >= count
 		//nolint:staticcheck // an empty answer at once is what the last pull wants
 		response, err := topic.client.Pull(ctx, &pubsubpb.PullRequest{Subscription: topic.subscription, MaxMessages: 1000, ReturnImmediately: last})
 		if err != nil {
-			t.Fatalf("pull, %d of %d messages are here: %v", len(sorted), count, err)
+			t.Fatalf("pull, %d of %d messages are here: %v", len(all), count, err)
 		}
 		var ids []string
 		for _, m := range response.GetReceivedMessages() {
-			if len(m.GetMessage().GetAttributes()) != 0 || m.GetMessage().GetOrderingKey() != "" {
-				t.Errorf("a message with attributes or an ordering key: %v", m.GetMessage().GetMessageId())
-			}
-			sorted = append(sorted, string(m.GetMessage().GetData()))
-			ids = append(ids, m.GetAckId())
+			all, ids = append(all, m.GetMessage()), append(ids, m.GetAckId())
 		}
 		if len(ids) == 0 {
 			continue
@@ -92,8 +107,7 @@ func (topic testTopic) receive(t *testing.T, count int) (sorted []string) {
 			t.Fatal(err)
 		}
 	}
-	slices.Sort(sorted)
-	return sorted
+	return all
 }
 
 // wantCounts checks the summary on standard output, but for the time it took.

@@ -113,7 +113,7 @@ failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`
 			if b.bank == nil {
 				return errNoBankHere
 			}
-			return operating(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
+			return banked(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
 				stepper, alarms := b.stepper(s, o.Store)
 				var err error
 				if due {

@@ -103,7 +103,7 @@ message, 130 interrupted.`,
 			if err := errors.Join(database.check(), output.check(), f.check(cmd)); err != nil {
 				return err
 			}
-			return operating(cmd.Context(), s, database, banking{}, func(ctx context.Context, o *operate.Operator) error {
+			return operating(cmd.Context(), s, database, func(ctx context.Context, o *operate.Operator) error {
 				return f.run(ctx, s, output.form, o, args)
 			})
 		},

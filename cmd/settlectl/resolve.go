@@ -63,7 +63,7 @@ no such settlement, 130 interrupted.`,
 				return err
 			}
 			r.SettlementID = args[0]
-			return operating(cmd.Context(), s, database, banking{}, func(ctx context.Context, o *operate.Operator) error {
+			return operating(cmd.Context(), s, database, func(ctx context.Context, o *operate.Operator) error {
 				return resolveConflict(ctx, s, output.form, o, r)
 			})
 		},

@@ -6,8 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -24,15 +22,6 @@ import (
 
 var verifyCount = flag.Int("verify.count", 3000, "settlements of TestVerifyLarge")
 
-// asProgram says to a test binary that it is to be settlectl.
-const asProgram = "SETTLECTL_TEST_AS_PROGRAM"
-
-func init() {
-	if os.Getenv(asProgram) != "" {
-		main()
-	}
-}
-
 // mostMemory is what verify may have at its peak, however large the database.
 const mostMemory = 128 << 20
 
@@ -46,11 +35,7 @@ func TestVerifyLarge(t *testing.T) {
 	t.Logf("filled with %d settlements in %v", *verifyCount, time.Since(began).Round(time.Millisecond))
 
 	var out, errOut bytes.Buffer
-	child := exec.CommandContext(t.Context(), os.Args[0], "verify", "--output=json", "--key-lifetime=24h")
-	child.Env = append(os.Environ(), asProgram+"=1")
-	for name, value := range f.env() {
-		child.Env = append(child.Env, name+"="+value)
-	}
+	child := program(t.Context(), t, f.env(), "verify", "--output=json", "--key-lifetime=24h")
 	child.Stdout, child.Stderr = &out, &errOut
 	if err := child.Run(); err != nil {
 		t.Fatalf("%v; standard output %s, standard error %s", err, out.String(), errOut.String())

@@ -302,7 +302,7 @@ func (f *fixture) save() (rows []*spanner.Mutation) {
 // withBank is the environment with the fixture's bank, as the function has it.
 func (f *fixture) withBank() map[string]string {
 	env := f.env()
-	env["BANK_URL"], env["BANK_TOKEN"] = f.bankURL, fixtureToken
+	env["BANK_URL"], env["BANK_TOKEN"] = f.gate.URL, fixtureToken
 	return env
 }
 

@@ -20,8 +20,9 @@ type expectation struct {
 }
 
 const (
-	settlePackage = "internal/settle"
-	storePackage  = "internal/spannerstore"
+	settlePackage  = "internal/settle"
+	storePackage   = "internal/spannerstore"
+	operatePackage = "internal/operate"
 )
 
 // caughtBy is the table of all mutants.
@@ -61,4 +62,7 @@ var caughtBy = []expectation{
 	{"expire-from-set-early", []tests{{storePackage, []string{
 		"TestConformance/a bank instruction is created with the movement",
 	}}}},
+	{"decided-about-another-version", []tests{{operatePackage, []string{"TestACaseOfTheDayBefore"}}}},
+	{"old-key-not-kept", []tests{{operatePackage, []string{"TestResendUnderANewKey", "TestADecisionWhoseAnswerWasLost"}}}},
+	{"marked-before-published", []tests{{operatePackage, []string{"TestACrashBetweenPublishingAndMarking"}}}},
 }

@@ -212,6 +212,32 @@ func TestTwoDecisionsAtOnce(t *testing.T) {
 	}
 }
 
+// TestACaseOfTheDayBefore: people look at a case, and before they decide others reject
+// the transfer, and the bank executes it after all. It waits for people again; what
+// these decide about is no longer there: the movement is reversed.
+func TestACaseOfTheDayBefore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.manualAfter("stl-1", banktest.Attempt{Execute: banktest.ExecuteLate, LateBy: 25 * time.Hour, AfterStatus: 500})
+	seen, err := w.operator.Open(t.Context(), "stl-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := w.decide(w.newOperator(), "stl-1", verdict(settle.DecideRejected)); err != nil {
+		t.Fatal(err)
+	}
+	w.clock.Advance(30 * time.Hour)
+	w.step("stl-1", settle.InstructionManual)
+	_, made, err := w.operator.Decide(t.Context(), seen, verdict(settle.DecideConfirmed))
+	if wantObjection(t, err); made {
+		t.Error("decided")
+	}
+	all := w.snapshot()
+	if in := instruction(t, all, "stl-1"); in.State != settle.InstructionManual || len(all.Reversals) != 1 {
+		t.Errorf("%s, %d reversals", in.State, len(all.Reversals))
+	}
+}
+
 // slowBank answers a question when meanwhile has returned.
 type slowBank struct {
 	settle.Bank

@@ -1,0 +1,300 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/bank/banktest"
+	"github.com/settleonce/settleonce/internal/settle"
+)
+
+// rpcPublish is Pub/Sub's.
+const rpcPublish = "Publish"
+
+// notSpanners are the requests to others than Spanner.
+var notSpanners = []string{http.MethodGet, http.MethodPost, rpcPublish}
+
+// crashNote is the note of every command.
+const crashNote = "letter of the bank, ref 4711"
+
+// alsoReleased ends the ID of a settlement that is released together with another.
+const alsoReleased = "-2"
+
+// crashScenario is something that operators change.
+type crashScenario struct {
+	name string
+	// given brings the settlement to where somebody has to change something.
+	given func(l *crashLane, id string)
+	// args are the command.
+	args func(l *crashLane, id string) []string
+	// sends are its requests to others than Spanner.
+	sends []string
+	// does is the effect of the command, all at once but for a command inParts.
+	does    standing
+	inParts bool
+	// answers says whether the answer to the same command is clear, given again after a
+	// crash; done says that everything was done before.
+	answers func(done bool, got outcome) bool
+	// end is how everything ends, wherever the process was killed.
+	end standing
+}
+
+func crashScenarios() []crashScenario {
+	return append(append(crashingDecisions(), crashingReleases()...), crashingResolutions()...)
+}
+
+// flags appends those that every command has, which name who acts and why.
+func flags(command ...string) []string { return append(command, "--by", "ines", "--note", crashNote) }
+
+// decides is the command of a decision.
+func decides(more ...string) func(*crashLane, string) []string {
+	return func(_ *crashLane, id string) []string {
+		return append(append(flags("decide", id), "--second", "bert", "--json"), more...)
+	}
+}
+
+func succeeds(_ bool, got outcome) bool { return got.code == exitOK }
+
+// madeOnce is what decide answers.
+func madeOnce(done bool, got outcome) bool {
+	verdict := `"verdict":"made"`
+	if done {
+		verdict = `"verdict":"made before"`
+	}
+	return got.code == exitOK && strings.Contains(got.out, verdict)
+}
+
+// publishedOnce is what release answers of one message.
+func publishedOnce(done bool, got outcome) bool {
+	if done {
+		return got.code == exitNo && strings.Contains(got.errOut, `it was released by "ines"`)
+	}
+	return got.code == exitOK && strings.Contains(got.out, "published")
+}
+
+// sentOnce is what reconcile answers: what has died can hold the instruction still.
+func sentOnce(done bool, got outcome) bool {
+	if got.code == exitOK {
+		return !done
+	}
+	return got.code == exitNo && (strings.Contains(got.errOut, "another step is working on it") || strings.Contains(got.errOut, "it is due at "))
+}
+
+// forPeople is a status at which the reconciler asks a person.
+var forPeople = banktest.Step{Status: "BLCK"}
+
+func crashingDecisions() []crashScenario {
+	const (
+		confirmed, rejected, returned = settle.InstructionConfirmed, settle.InstructionRejected, settle.InstructionReturned
+		uncertain                     = settle.InstructionUncertain
+	)
+	asked := func(keys int) (sends []string) { // of every key that it has, had or can get
+		for range keys {
+			sends = append(sends, http.MethodGet)
+		}
+		return sends
+	}
+	undone := standing{movements: 1, receipts: 1, reversals: 1, decisions: 1, instruction: rejected}
+	paid := standing{movements: 1, receipts: 1, decisions: 1, executed: 1, moved: 1, instruction: confirmed}
+	sentBack := standing{movements: 1, receipts: 1, reversals: 1, decisions: 1, executed: 1, instruction: returned}
+	sentBackLate := sentBack
+	sentBackLate.instruction = rejected
+	resent, resentTwice := paid, paid
+	resent.superseded, resentTwice.superseded, resentTwice.decisions = 1, 2, 2
+	return []crashScenario{
+		{
+			name: "decide confirmed", args: decides("--confirmed"), answers: madeOnce, sends: asked(4), end: paid,
+			given: manual(banktest.Plan{Steps: []banktest.Step{forPeople}}, time.Minute), does: standing{decisions: 1, instruction: confirmed},
+		},
+		{
+			name: "decide rejected", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: undone,
+			given: manual(lostPlan, forgotten), does: standing{decisions: 1, reversals: 1, instruction: rejected},
+		},
+		{
+			name: "decide rejected what was sent back", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBack,
+			given: manual(banktest.Plan{Steps: []banktest.Step{forPeople}, Life: []banktest.Change{{Status: banktest.Returned}}}, time.Minute),
+			does:  standing{decisions: 1, reversals: 1, instruction: returned},
+		},
+		{
+			name: "decide rejected what is reversed", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBackLate,
+			given: executedAfterAll, does: standing{decisions: 1, reversals: 1, instruction: rejected},
+		},
+		{
+			name: "decide to send again", args: decides("--resend-new-key"), answers: madeOnce, sends: asked(4), end: resent,
+			given: manual(lostPlan, forgotten, executedPlan), does: standing{decisions: 1, superseded: 1, instruction: uncertain},
+		},
+		{
+			name: "decide to send again twice", args: decides("--resend-new-key"), answers: madeOnce, sends: asked(4), end: resentTwice,
+			given: resentInVain, does: standing{decisions: 2, superseded: 2, instruction: uncertain},
+		},
+		{
+			// Both keys are asked about before the send.
+			name: "reconcile what is to be sent again", sends: append(asked(2), http.MethodPost), end: resent, inParts: true, answers: sentOnce,
+			args:  func(_ *crashLane, id string) []string { return []string{"reconcile", id} },
+			given: toBeResent, does: standing{decisions: 1, superseded: 1, instruction: settle.InstructionAccepted},
+		},
+	}
+}
+
+const (
+	// forgotten is when the bank may have forgotten a key, for the reconciler.
+	forgotten = 20 * time.Hour
+	// waited is how long people wait then: until it has, for them too.
+	waited = 6 * time.Hour
+)
+
+// manual settles a payout, of whose transfer the bank makes what the plan says, and
+// brings its instruction to people after some time. From then on the bank follows the
+// other plan, if there is one.
+func manual(plan banktest.Plan, after time.Duration, then ...banktest.Plan) func(*crashLane, string) {
+	return func(l *crashLane, id string) {
+		l.t.Helper()
+		l.script(id, plan)
+		l.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+		l.people(id, after)
+		for _, plan := range then {
+			l.script(id, plan)
+		}
+	}
+}
+
+// people lets the reconciler bring an instruction to people after some time, who
+// wait.
+func (l *crashLane) people(id string, after time.Duration) {
+	l.t.Helper()
+	l.pass(id, after)
+	l.step(id, 0, settle.InstructionManual)
+	l.pass(id, waited)
+}
+
+// executedAfterAll is a transfer that the bank has rejected, executed all the same and
+// sent back when somebody asked.
+func executedAfterAll(l *crashLane, id string) {
+	l.t.Helper()
+	say := func(status string) {
+		if err := l.bank.Settle(settle.InstructionKey(id).String(), status); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.script(id, banktest.Plan{Life: []banktest.Change{{Status: banktest.Rejected}}})
+	l.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	l.passUntilDue(id)
+	l.step(id, 0, settle.InstructionRejected)
+	say(banktest.Settled)
+	l.passUntilDue(id)
+	l.step(id, 0, settle.InstructionManual)
+	say(banktest.Returned)
+}
+
+// resentInVain is a payout that people have sent again, and that the bank has
+// forgotten again.
+func resentInVain(l *crashLane, id string) {
+	l.t.Helper()
+	decidedToResend(l, id)
+	l.step(id, 0, settle.InstructionUncertain)
+	l.people(id, forgotten)
+	l.script(id, executedPlan)
+}
+
+// toBeResent is a payout that people have decided to send again.
+func toBeResent(l *crashLane, id string) {
+	l.t.Helper()
+	decidedToResend(l, id)
+	l.script(id, executedPlan)
+}
+
+func decidedToResend(l *crashLane, id string) {
+	l.t.Helper()
+	manual(lostPlan, forgotten)(l, id)
+	if got := l.run(decides("--resend-new-key")(l, id)); got.code != exitOK {
+		l.t.Fatalf("decide: %s", got.errOut)
+	}
+}
+
+func crashingResolutions() []crashScenario {
+	payoutOf := func(id, amount string) string {
+		return strings.NewReplacer("ID", id, "AMOUNT", amount).Replace(`{"settlement_id":"ID","account_id":"reserve-claims","amount_cents":AMOUNT}`)
+	}
+	closed := standing{movements: 1, receipts: 1, resolved: 1}
+	oneLeft := closed
+	oneLeft.conflicts = 1
+	return []crashScenario{
+		{
+			name: "resolve a conflict", does: standing{resolved: 1}, answers: succeeds, end: closed,
+			args: func(_ *crashLane, id string) []string { return flags("resolve", "conflict", id) },
+			given: func(l *crashLane, id string) {
+				l.deliver(payoutOf(id, "1"), settle.OutcomeApplied)
+				l.deliver(payoutOf(id, "2"), settle.OutcomeConflict)
+			},
+		},
+		{
+			name: "resolve one of two conflicts", does: standing{resolved: 1}, answers: succeeds, end: oneLeft,
+			args: func(l *crashLane, id string) []string {
+				p, err := settle.Decode([]byte(payoutOf(id, "3")), "USD")
+				if err != nil {
+					l.t.Fatal(err)
+				}
+				return flags("resolve", "conflict", id, "--hash", string(p.Hash()))
+			},
+			given: func(l *crashLane, id string) {
+				l.deliver(payoutOf(id, "1"), settle.OutcomeApplied)
+				l.deliver(payoutOf(id, "2"), settle.OutcomeConflict)
+				l.deliver(payoutOf(id, "3"), settle.OutcomeConflict)
+			},
+		},
+	}
+}
+
+func crashingReleases() []crashScenario {
+	released := standing{movements: 1, receipts: 1, released: 1}
+	three := standing{movements: 2, receipts: 2, released: 3}
+	const withoutCurrency = `{"settlement_id":"ID","account_id":"reserve-claims","amount_cents":1}`
+	return []crashScenario{
+		{
+			name: "release a message", sends: []string{rpcPublish}, does: standing{released: 1}, answers: publishedOnce, end: released,
+			given: quarantined(withoutCurrency),
+			args:  func(l *crashLane, id string) []string { return l.releases(l.messages[id][0]) },
+		},
+		{
+			name: "release an edited message", sends: []string{rpcPublish}, does: standing{released: 1}, answers: publishedOnce, end: released,
+			given: quarantined(`{"settlement_id":"ID","account_id":"reserve-claims","amount_cents":"1"}`),
+			args: func(l *crashLane, id string) []string {
+				edited := filepath.Join(l.t.TempDir(), "edited.json")
+				if err := os.WriteFile(edited, []byte(strings.ReplaceAll(withoutCurrency, "ID", id)), 0o600); err != nil {
+					l.t.Fatal(err)
+				}
+				return l.releases(l.messages[id][0], "--edit", edited)
+			},
+		},
+		{
+			// Two of them are one payout.
+			name: "release all of a reason", sends: []string{rpcPublish, rpcPublish, rpcPublish}, does: standing{released: 3}, inParts: true, answers: succeeds, end: three,
+			given: quarantined(withoutCurrency, withoutCurrency, strings.Replace(withoutCurrency, "ID", "ID"+alsoReleased, 1)),
+			args: func(l *crashLane, _ string) []string {
+				return l.releases("--all", "--reason", "missing_field", "--yes")
+			},
+		},
+	}
+}
+
+// releases is the command of a release.
+func (l *crashLane) releases(args ...string) []string {
+	return append(flags(append([]string{"release"}, args...)...), "--topic", l.topic.name)
+}
+
+// quarantined delivers messages that the function refuses as it was configured then.
+func quarantined(messages ...string) func(*crashLane, string) {
+	return func(l *crashLane, id string) {
+		l.t.Helper()
+		l.service.DefaultCurrency = ""
+		defer func() { l.service.DefaultCurrency = "USD" }()
+		for _, data := range messages {
+			m := l.message(strings.ReplaceAll(data, "ID", id))
+			l.handOver(settle.Delivery{Message: m}, settle.OutcomeQuarantined)
+			l.messages[id] = append(l.messages[id], m.ID)
+		}
+	}
+}
