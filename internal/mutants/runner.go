@@ -82,7 +82,7 @@ func (r runner) scope(wanted []tests) string {
 
 // control runs the tests on the copy as it is.
 func (r runner) control(ctx context.Context, copied workdir, wanted []tests) error {
-	if err := copied.build(ctx); err != nil {
+	if err := copied.build(ctx, r.packages(wanted)); err != nil {
 		return fmt.Errorf("the copy does not build without a fault; it holds what git tracks, so `git add` new files:\n%w", err)
 	}
 	found, err := r.test(ctx, copied, wanted)
@@ -111,7 +111,7 @@ func (r runner) try(ctx context.Context, copied workdir, m mutant) (verdict, err
 	if err := copied.apply(ctx, m); err != nil {
 		return v, err
 	}
-	if err := copied.build(ctx); err != nil {
+	if err := copied.build(ctx, r.packages(m.tests)); err != nil {
 		return v, fmt.Errorf("mutant %s does not build, so no test can catch it:\n%w", m.name, err)
 	}
 	found, err := r.test(ctx, copied, m.tests)
@@ -147,6 +147,19 @@ func judge(found results, wanted []tests) []string {
 		}
 	}
 	return faults
+}
+
+// packages are those of the wanted tests, or all of the module. What else imports a
+// mutant is not built: most of a mutant's time would go into that.
+func (r runner) packages(wanted []tests) []string {
+	if r.all {
+		return []string{"./..."}
+	}
+	var found []string
+	for _, t := range wanted {
+		found = append(found, "./"+t.pkg)
+	}
+	return found
 }
 
 // test runs the wanted tests, or all of the module, and returns what they came to.

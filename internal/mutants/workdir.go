@@ -142,10 +142,11 @@ func (w workdir) git(ctx context.Context, m mutant, args ...string) error {
 	return nil
 }
 
-// build compiles everything in the copy. The error says what does not compile.
-// go list -export does that without linking the programs, as go build would.
-func (w workdir) build(ctx context.Context) error {
-	_, err := command(ctx, w.dir, w.env, "go", "list", "-export", "./...").output()
+// build compiles packages in the copy, with all that they import. The error says what
+// does not compile. go list -export does that without linking programs, as go build
+// would.
+func (w workdir) build(ctx context.Context, packages []string) error {
+	_, err := command(ctx, w.dir, w.env, "go", append([]string{"list", "-export"}, packages...)...).output()
 	return err
 }
 
