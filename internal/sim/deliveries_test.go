@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,6 +30,19 @@ type delivery struct {
 	leave func()
 	// harmed tells that a fault was drawn that can keep the delivery from its end.
 	harmed bool
+	// left tells that nobody waits for the answer, and asked that the store was asked
+	// to settle.
+	left, asked bool
+}
+
+// before orders deliveries that do something at the same time.
+func (d *delivery) before(other *delivery) int {
+	switch {
+	case d == nil || other == nil:
+		return 0
+	default:
+		return cmp.Or(cmp.Compare(d.push.Message.ID, other.push.Message.ID), cmp.Compare(d.push.Attempt, other.push.Attempt))
+	}
 }
 
 type deliveryKey struct{}
@@ -90,6 +104,9 @@ func (w *world) delivered(d *delivery, r settle.Result, err error) {
 		w.oracle.refused(d, err)
 	} else {
 		w.oracle.acknowledged(d, r)
+		if r.Outcome == settle.OutcomeDuplicate && !d.asked {
+			w.seen["duplicate that another delivery found out"]++
+		}
 	}
 	w.tell("%s answers %s to message %s: %s", d.by, status, d.push.Message.ID, r.Outcome)
 	if !d.push.Waits() {
@@ -124,6 +141,7 @@ func (w *world) unanswered(d *delivery, why string) {
 	w.over(d)
 	w.tell("the push of message %s has failed: %s", d.push.Message.ID, why)
 	if d.leave != nil {
+		d.left = true
 		d.leave()
 	}
 	if dead := w.pubsub.Nack(d.push, time.Now()); dead != nil {

@@ -2,6 +2,8 @@ package sim
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"slices"
 
 	"github.com/google/go-cmp/cmp"
@@ -42,7 +44,8 @@ func (o *oracle) quarantined(q settle.Quarantined, err error) {
 // refused looks at a delivery that was not answered 200: there has to be a reason.
 func (o *oracle) refused(d *delivery, err error) {
 	o.w.seen["delivery failed"]++
-	if !d.harmed {
+	leftWaiting := d.left && errors.Is(err, context.Canceled)
+	if !d.harmed && !leftWaiting {
 		o.fail(d.means.String(), "message %s is answered 500 and nothing was wrong: %v", d.push.Message.ID, err)
 	}
 }

@@ -33,7 +33,7 @@ var mustHappen = []string{
 	"send accepted", "send rejected", "send uncertain", "send not_sent", "send held", "send retry_later", "send manual",
 	"status pending", "status confirmed", "status rejected", "status returned", "status not_found", "status unknown", "status manual", "status attention",
 	"end confirmed", "end rejected", "end returned", "end manual", "end of a lie", "executed after not found",
-	"lost answer 200", "lost answer 500", "answer that comes too late", "push of a message that is under way", "push to an instance that stops",
+	"duplicate that another delivery found out", "lost answer 200", "lost answer 500", "answer that comes too late", "push of a message that is under way", "push to an instance that stops",
 	"dead-lettered", "redriven", "seek", "message sought back", "replay of everything",
 	"instance " + asItShouldBe, "instance " + withoutABank, "instance " + withAnotherDefault, "instance stopped", "1 instances", "4 instances", "clock set",
 }

@@ -110,13 +110,15 @@ func (w *world) settle() {
 	arrived, ended, panicked := w.arrived, w.ended, w.panicked
 	w.arrived, w.ended = nil, nil
 	w.mu.Unlock()
-	slices.SortStableFunc(arrived, func(a, b *call) int { return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id)) })
+	slices.SortStableFunc(arrived, func(a, b *call) int { return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), a.delivery.before(b.delivery)) })
 	w.calls = append(w.calls, arrived...)
 	if panicked != "" {
 		w.fail("panic: %s", panicked)
 	}
 	for _, c := range arrived {
 		switch c.what {
+		case "settle":
+			c.delivery.asked = true
 		case "send":
 			w.oracle.sendBegins(c)
 		case "change":
