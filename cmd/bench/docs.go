@@ -27,21 +27,16 @@ var errNoMarkers = errors.New("the page lacks the lines between which the figure
 
 // writeDocs writes the figures into a directory's page, and draws the chart.
 func writeDocs(dir string, r bench.Report) error {
-	path := filepath.Join(dir, docsFile)
-	page, err := os.ReadFile(path) //nolint:gosec // the directory is the user's choice
+	text, err := readPage(dir)
 	if err != nil {
-		return fmt.Errorf("write the figures: %w", err)
-	}
-	page, err = withFigures(page, markdown(r))
-	if err != nil {
-		return fmt.Errorf("write the figures into %s: %w", path, err)
+		return err
 	}
 	chart, err := drawChart(r)
 	if err != nil {
 		return fmt.Errorf("draw the chart: %w", err)
 	}
 	const readable = 0o644
-	if err := os.WriteFile(path, page, readable); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, docsFile), text.with(markdown(r)), readable); err != nil {
 		return fmt.Errorf("write the figures: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, chartFile), chart, readable); err != nil {
@@ -50,38 +45,48 @@ func writeDocs(dir string, r bench.Report) error {
 	return nil
 }
 
-// withFigures puts the figures in the place of those that are there.
-func withFigures(page []byte, figures string) ([]byte, error) {
-	before, rest, found := bytes.Cut(page, []byte(figuresBegin))
-	if !found {
-		return nil, fmt.Errorf("%w: %s", errNoMarkers, figuresBegin)
+// page is a page without its figures.
+type page struct{ before, after []byte }
+
+// readPage reads a directory's page.
+func readPage(dir string) (page, error) {
+	path := filepath.Join(dir, docsFile)
+	text, err := os.ReadFile(path) //nolint:gosec // the directory is the user's choice
+	if err != nil {
+		return page{}, fmt.Errorf("write the figures: %w", err)
 	}
-	_, after, found := bytes.Cut(rest, []byte(figuresEnd))
-	if !found {
-		return nil, fmt.Errorf("%w: %s", errNoMarkers, figuresEnd)
+	before, rest, begins := bytes.Cut(text, []byte(figuresBegin))
+	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
+	if !begins || !ends {
+		return page{}, fmt.Errorf("write the figures into %s: %w: %s and %s", path, errNoMarkers, figuresBegin, figuresEnd)
 	}
-	return fmt.Appendf(nil, "%s%s\n\n%s\n%s%s", before, figuresBegin, figures, figuresEnd, after), nil
+	return page{before, after}, nil
+}
+
+// with puts figures in the place of those that were there.
+func (p page) with(figures string) []byte {
+	return fmt.Appendf(nil, "%s%s\n\n%s\n%s%s", p.before, figuresBegin, figures, figuresEnd, p.after)
 }
 
 // markdown is a report as Markdown.
 func markdown(r bench.Report) string {
-	var page strings.Builder
-	fmt.Fprintf(&page, "A %s; it took %s, and the load average before it was %.2f.\n", machine(r), seconds(r.Seconds), r.Machine.Load)
+	var text strings.Builder
+	fmt.Fprintf(&text, "A %s; it took %s, and the load average before it was %.2f.\n", machine(r), seconds(r.Seconds), r.Machine.Load)
 	if r.Sizes.Name != bench.Usual.Name {
-		fmt.Fprintf(&page, "\n**This was a %s run: it shows that everything works, and its figures say little.**\n", r.Sizes.Name)
+		fmt.Fprintf(&text, "\n**This was no whole run of the usual sizes (%s): its figures say less.**\n", r.Sizes.Name)
 	}
 	for _, s := range sheets(r) {
-		fmt.Fprintf(&page, "\n### %s\n\n", s.title)
+		fmt.Fprintf(&text, "\n### %s\n\n", s.title)
 		if s.note != "" {
-			page.WriteString(s.note + "\n\n")
+			text.WriteString(s.note + "\n\n")
 		}
-		page.WriteString(markdownRow(s.head))
-		page.WriteString(strings.Repeat("| --- ", len(s.head)) + "|\n")
+		text.WriteString(markdownRow(s.head))
+		text.WriteString(strings.Repeat("| --- ", len(s.head)) + "|\n")
 		for _, row := range s.rows {
-			page.WriteString(markdownRow(row))
+			text.WriteString(markdownRow(row))
 		}
 	}
-	return page.String()
+	return text.String()
 }
 
 func markdownRow(cells []string) string {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -85,6 +86,12 @@ type flags struct {
 	seed                      uint64
 	docs, module              string
 	instance, database        string
+	changed                   func(flag string) bool // tells those that were given
+}
+
+// altered reports whether the run is not a whole one of its sizes.
+func (f flags) altered() bool {
+	return slices.ContainsFunc([]string{"only", "rows", "rounds", "kills", "starts"}, f.changed)
 }
 
 func newRoot(s streams) *cobra.Command {
@@ -111,12 +118,14 @@ or something could not be measured or written.`,
 		SilenceUsage:  true, // a page of usage would hide the error
 		SilenceErrors: true, // run prints it
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("docs") && (f.quick || f.tiny || len(f.only) > 0 || f.instance != "") {
+			f.changed = cmd.Flags().Changed
+			if !f.changed("docs") && (f.quick || f.tiny || f.instance != "" || f.altered()) {
 				f.docs = "" // only a whole run of the usual sizes is worth keeping
 			}
 			return measure(cmd.Context(), s, f)
 		},
 	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; see bench --help", err) })
 	root.SetIn(s.in)
 	root.SetOut(s.out)
 	root.SetErr(s.err)
@@ -131,7 +140,7 @@ or something could not be measured or written.`,
 	set.IntVar(&f.rounds, "rounds", 0, "`number` of rounds, else the size's")
 	set.IntVar(&f.starts, "starts", 0, "`number` of cold starts of each function, else the size's")
 	set.Uint64Var(&f.seed, "seed", 1, "`number` that draws the order of the kills")
-	set.StringVar(&f.docs, "docs", "docs", "`directory` whose benchmarks.md and benchmarks.svg are written; empty: none, and so is the default with --quick, --only or --instance")
+	set.StringVar(&f.docs, "docs", "docs", "`directory` whose benchmarks.md and benchmarks.svg are written; empty: none, and so is the default with --instance and with all that changes sizes")
 	set.StringVar(&f.module, "module", ".", "`directory` of the source, from which the functions are built")
 	set.StringVar(&f.instance, "instance", "", "real Spanner `instance` to measure in: projects/P/instances/I")
 	set.StringVar(&f.database, "database", "", "refused: databases are created by the run itself, in --instance")
@@ -173,12 +182,13 @@ func (f flags) sizes() (bench.Sizes, error) {
 		value int
 		into  *int
 	}{{"kills", f.kills, &sizes.Kills}, {"rounds", f.rounds, &sizes.Rounds}, {"starts", f.starts, &sizes.Starts}} {
-		if option.value < 0 {
+		if !f.changed(option.name) {
+			continue
+		}
+		if option.value < 1 {
 			return bench.Sizes{}, fmt.Errorf("--%s is %d; give a number above 0", option.name, option.value)
 		}
-		if option.value > 0 {
-			*option.into = option.value
-		}
+		*option.into = option.value
 	}
 	for _, rows := range f.rows {
 		if rows < 1 || rows > maxRows {
@@ -187,6 +197,9 @@ func (f flags) sizes() (bench.Sizes, error) {
 	}
 	if f.rows != nil {
 		sizes.OnlyRows = f.rows
+	}
+	if f.altered() {
+		sizes.Name += ", changed"
 	}
 	return sizes, nil
 }
@@ -205,6 +218,11 @@ func measure(ctx context.Context, s streams, f flags) error {
 	module, err := filepath.Abs(f.module)
 	if err != nil {
 		return fmt.Errorf("find the source: %w", err)
+	}
+	if f.docs != "" {
+		if _, err := readPage(f.docs); err != nil { // now, and not after a quarter of an hour
+			return err
+		}
 	}
 	if f.instance == "" {
 		tuneClient()

@@ -41,7 +41,7 @@ func call(t *testing.T, args ...string) (code int, out, errText string) {
 }
 
 // page is a directory with an empty page.
-func page(t *testing.T) string {
+func newPage(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	text := "# Page\n\nbefore\n" + figuresBegin + "\n\nold figures\n" + figuresEnd + "\nafter\n"
@@ -53,7 +53,7 @@ func page(t *testing.T) string {
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	dir := page(t)
+	dir := newPage(t)
 	code, out, errText := call(t, "--tiny", "--json", "--rows", "70", "--docs", dir, "--module", filepath.Join("..", ".."))
 	if code != exitOK {
 		t.Fatalf("exit code %d: %s", code, errText)
@@ -149,7 +149,7 @@ func checkDocs(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	page := string(text)
-	for _, want := range []string{"# Page\n\nbefore\n" + figuresBegin, figuresEnd + "\nafter\n", "### On the wire", "| Settle Once | fresh | 1 | 1 |", "This was a tiny run"} {
+	for _, want := range []string{"# Page\n\nbefore\n" + figuresBegin, figuresEnd + "\nafter\n", "### On the wire", "| Settle Once | fresh | 1 | 1 |", "no whole run of the usual sizes (tiny, changed)"} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page lacks %q:\n%s", want, page)
 		}
@@ -256,6 +256,9 @@ func TestRefusals(t *testing.T) {
 		{[]string{"--only", "nothing"}, "it is none of"},
 		{[]string{"--rows", "0"}, "--rows"},
 		{[]string{"--kills", "-1"}, "--kills"},
+		{[]string{"--kills", "0"}, "above 0"},
+		{[]string{"--quik"}, "bench --help"},
+		{[]string{"--docs", filepath.Join("testdata", "nowhere")}, "no such file"}, // before 15 minutes of measuring
 		{[]string{"--quick", "--tiny"}, "quick"},
 		{[]string{"argument"}, "argument"},
 	} {
@@ -267,9 +270,13 @@ func TestRefusals(t *testing.T) {
 
 func TestPageWithoutMarkers(t *testing.T) {
 	t.Parallel()
-	for _, page := range []string{"", figuresBegin, figuresEnd + figuresBegin} {
-		if _, err := withFigures([]byte(page), "figures"); !errors.Is(err, errNoMarkers) {
-			t.Errorf("%q: %v", page, err)
+	for _, text := range []string{"", figuresBegin, figuresEnd + figuresBegin} {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, docsFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readPage(dir); !errors.Is(err, errNoMarkers) {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }

@@ -6,7 +6,8 @@ import "fmt"
 // sizes; a quick run can miss them by noise.
 const (
 	maxFreshTrips   = 1
-	maxOtherTrips   = 3
+	maxConflict     = 3
+	maxDuplicate    = 2
 	claimRoundTrip  = 5.0 // ms
 	maxLatencyTrips = 1.2
 	minLatencyRatio = 3.0
@@ -30,10 +31,7 @@ func claims(r Report) []Claim {
 		if w.Contender != Baseline {
 			continue
 		}
-		limit := int64(maxOtherTrips)
-		if w.Event == EventFresh {
-			limit = maxFreshTrips
-		}
+		limit := map[string]int64{EventFresh: maxFreshTrips, EventDuplicate: maxDuplicate, EventConflict: maxConflict}[w.Event]
 		add("RPCs of a "+w.Event+" event", fmt.Sprintf("≤ %d", limit), fmt.Sprint(w.MostTrips), w.MostTrips <= limit)
 	}
 	latencyClaims(r, add)

@@ -89,7 +89,7 @@ func (l *lab) growth(ctx context.Context, c contender.Contender) (err error) {
 		}
 		fresh := s.taken[EventFresh][c.Key]
 		l.report.Growth = append(l.report.Growth, Growth{
-			Contender: c.Key, Rows: s.rows, RoundTrips: trips, Millis: summarise(fresh), MicrosCPU: median(s.costs),
+			Contender: c.Key, Rows: s.rows, RoundTrips: trips, Millis: summarise(fresh), MicrosCPU: summarise(s.costs),
 			DuplicateMillis: summarise(s.taken[EventDuplicate][c.Key]), Ratio: ratios(fresh, least),
 		})
 	}

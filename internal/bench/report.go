@@ -118,7 +118,8 @@ type Growth struct {
 	Rows       int     `json:"rows"`
 	RoundTrips float64 `json:"round_trips"`
 	Millis     Summary `json:"ms"`
-	MicrosCPU  float64 `json:"client_us_per_event"`
+	// MicrosCPU is of this process, with its idle connections to all sizes.
+	MicrosCPU Summary `json:"client_us_per_event"`
 	// DuplicateMillis is the median of a duplicate.
 	DuplicateMillis Summary `json:"duplicate_ms"`
 	// Ratio is the fresh event's to that at the least number of rows.

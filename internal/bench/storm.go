@@ -27,7 +27,7 @@ func (l *lab) measureStorm(ctx context.Context) error {
 
 const (
 	// stormCalm is how many events are timed without a storm, where that has as many.
-	stormCalm = 50
+	stormCalm = 200
 	// stormTurns is how long a storm goes on at least, in turns.
 	stormTurns = 3
 	// wavePause is the least time from the beginning of one wave to that of the next.

@@ -40,26 +40,44 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkHandler measures what a request costs beside settling.
-func BenchmarkHandler(b *testing.B) {
-	now := time.Now
+// request returns a function that makes the handler serve a request.
+func request(tb testing.TB) (serve func()) {
+	tb.Helper()
 	h := &Handler{
 		Deliverer: gives(settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-8472", PayloadHash: wireHash, AppliedAt: noon}, nil),
 		Log:       NewLogger(io.Discard, slog.LevelInfo),
-		Now:       now,
+		Now:       time.Now,
 		Timeout:   time.Minute,
 		Gate:      new(Gate),
 	}
-	r := httptest.NewRequestWithContext(b.Context(), http.MethodPost, "/", nil)
+	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "/", nil)
 	r.Header, r.ContentLength = binaryHeaders(), int64(len(payoutPush))
-	b.ReportAllocs()
-	for b.Loop() {
+	return func() {
 		r.Body = io.NopCloser(strings.NewReader(payoutPush))
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
 		if w.Code != http.StatusOK {
-			b.Fatal(w.Body)
+			tb.Fatal(w.Body)
 		}
+	}
+}
+
+// TestRequestAllocations keeps what a request costs beside settling from growing
+// unnoticed. Under the race detector pools drop some of what they have: the limit
+// leaves room for that.
+func TestRequestAllocations(t *testing.T) {
+	const most = 72
+	if allocations := testing.AllocsPerRun(100, request(t)); allocations > most {
+		t.Errorf("%v allocations, at most %v are wanted", allocations, float64(most))
+	}
+}
+
+// BenchmarkHandler measures what a request costs beside settling.
+func BenchmarkHandler(b *testing.B) {
+	serve := request(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		serve()
 	}
 }
 

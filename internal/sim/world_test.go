@@ -110,7 +110,9 @@ func (w *world) settle() {
 	arrived, ended, panicked := w.arrived, w.ended, w.panicked
 	w.arrived, w.ended = nil, nil
 	w.mu.Unlock()
-	slices.SortStableFunc(arrived, func(a, b *call) int { return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), a.delivery.before(b.delivery)) })
+	slices.SortStableFunc(arrived, func(a, b *call) int {
+		return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), a.delivery.before(b.delivery))
+	})
 	w.calls = append(w.calls, arrived...)
 	if panicked != "" {
 		w.fail("panic: %s", panicked)
