@@ -117,12 +117,31 @@ ordered() {
 	((10#$least <= 10#$most)) || fault "$1 is ${!1} and $2 ${!2}; the first cannot be above the second"
 }
 
+# distinct NAME... checks that no two settings have the same value.
+distinct() {
+	local one other
+	while (($# > 1)); do
+		one=$1
+		shift
+		for other; do
+			! sound "$one" "$other" || [[ ${!one} != "${!other}" ]] || fault "$one and $other are both '${!one}'; they have to differ"
+		done
+	done
+}
+
 # members NAME PATTERN WORDS checks each of the words of a setting.
 members() {
 	local word
 	for word in ${!1}; do
 		[[ $word =~ ^($2)$ ]] || fault_in "$1" "$1 has '$word'; expected $3"
 	done
+}
+
+# mebibytes writes an amount of memory such as 512Mi or 1Gi in mebibytes.
+mebibytes() {
+	local amount=${1%?i}
+	[[ $1 != *Gi ]] || amount=$((amount * 1024))
+	echo "$amount"
 }
 
 # receipt_days prints for how many days a receipt is kept: the row deletion policy that the schema says last.
@@ -135,9 +154,15 @@ receipt_days() {
 # check_settings ends the script where a setting cannot work, with all that is wrong at once, and else tells the two
 # inequalities that no message may slip through.
 check_settings() {
+	local name
 	[[ $MODE != dry-run ]] || printf '# What deploy/%s runs. Nothing is run now.\n' "${0##*/}"
 	step "The settings"
 	check_forms
+	check_names
+	check_spanner
+	for name in SETTLE RECONCILE; do
+		check_instance "$name"
+	done
 	check_times
 	check_retention
 	if ((${#FAULTS[@]})); then
@@ -163,7 +188,6 @@ check_forms() {
 	for name in SETTLE_ACCOUNT RECONCILE_ACCOUNT TRIGGER_ACCOUNT BUILD_ACCOUNT OPERATOR_ACCOUNT; do
 		matches "$name" '[a-z][a-z0-9-]{4,28}[a-z0-9]' '6 to 30 lower-case letters, digits and dashes, first a letter'
 	done
-	number SPANNER_PROCESSING_UNITS 100 1000000
 	number MAX_DELIVERY_ATTEMPTS 5 100
 	number BANK_CONCURRENCY 1 1000
 	for name in SETTLE RECONCILE; do
@@ -173,7 +197,7 @@ check_forms() {
 		ordered "${name}_MIN_INSTANCES" "${name}_MAX_INSTANCES"
 	done
 	matches BANK_URL '(https://[^[:space:]|,]+)?' 'an https URL, or nothing for no bank'
-	matches OTEL_EXPORTER_OTLP_ENDPOINT '(https?://[^[:space:]|,]+)?' 'a URL, or nothing'
+	matches OTEL_EXPORTER_OTLP_ENDPOINT '(https://[^[:space:]|,]+)?' 'an https URL, or nothing'
 	[[ -z $BANK_URL || -z $BANK_PROFILE_FILE || -f $BANK_PROFILE_FILE ]] || fault "BANK_PROFILE_FILE: there is no file $BANK_PROFILE_FILE"
 	[[ -d $MONITORING_DIR || -d $ROOT/$MONITORING_DIR ]] || fault "MONITORING_DIR: there is no directory $MONITORING_DIR"
 	for name in PUBLISHERS OPERATORS; do
@@ -183,13 +207,81 @@ check_forms() {
 	check_token "${BANK_TOKEN_FILE-}"
 	matches DEFAULT_CURRENCY '([A-Z]{3})?' 'an ISO 4217 code such as EUR, or nothing'
 	matches LOG_LEVEL 'DEBUG|INFO|WARNING|ERROR' 'DEBUG, INFO, WARNING or ERROR'
-	for name in SPANNER_CONFIG SPANNER_EDITION SPANNER_BACKUP_CRON RECONCILE_CRON RUNTIME \
-		SETTLE_CPU RECONCILE_CPU; do
-		matches "$name" '.+' 'a value'
+	for name in SPANNER_BACKUP_CRON RECONCILE_CRON; do
+		cron "$name"
 	done
-	for name in SETTLE_MEMORY RECONCILE_MEMORY; do
-		matches "$name" '[1-9][0-9]{0,5}[MG]i' 'mebibytes or gibibytes, such as 512Mi or 1Gi'
-	done
+	check_runtime
+}
+
+# check_names checks what there has to be one each of: two resources of the same name would be one.
+check_names() {
+	distinct PAYOUTS_TOPIC RECONCILE_TOPIC DEAD_LETTER_TOPIC
+	distinct SETTLE_FUNCTION RECONCILE_FUNCTION
+	distinct SETTLE_ACCOUNT RECONCILE_ACCOUNT TRIGGER_ACCOUNT BUILD_ACCOUNT OPERATOR_ACCOUNT
+	distinct BANK_TOKEN_SECRET BANK_PROFILE_SECRET
+}
+
+# cron NAME checks the form of a schedule.
+cron() {
+	local value='([0-9]{1,2}|[A-Z]{3})'
+	local item="([*]|$value(-$value)?)(/[0-9]{1,2})?"
+	matches "$1" "$item(,$item)*( $item(,$item)*){4}" "cron's five fields, such as '0 3 * * *'"
+}
+
+# check_runtime checks that the runtime has the Go that go.mod asks for.
+check_runtime() {
+	local least
+	least=$(sed -nE 's/^go 1\.([0-9]+).*/\1/p' "$ROOT/go.mod")
+	matches RUNTIME 'go1[0-9]{2}' "a runtime of Go, such as go1$least"
+	sound RUNTIME || return 0
+	((10#${RUNTIME#go1} >= least)) || fault_in RUNTIME "RUNTIME is $RUNTIME; go.mod needs go1$least or later"
+}
+
+# check_spanner checks what Spanner takes: processing units in hundreds up to 1000 and then in thousands, and an edition that
+# has the instance's configuration.
+check_spanner() {
+	matches SPANNER_CONFIG '(regional|dual-region|custom)-[a-z0-9-]*[a-z0-9]|(nam|eur|asia)(-(nam|eur|asia))*[0-9]+' \
+		'the configuration of an instance, such as regional-europe-west1, nam3 or custom-mine'
+	matches SPANNER_EDITION 'STANDARD|ENTERPRISE|ENTERPRISE_PLUS' 'STANDARD, ENTERPRISE or ENTERPRISE_PLUS'
+	number SPANNER_PROCESSING_UNITS 100 1000000
+	if sound SPANNER_PROCESSING_UNITS; then
+		matches SPANNER_PROCESSING_UNITS '[1-9]00|[1-9][0-9]*000' '100 to 900 in hundreds, or thousands'
+	fi
+	sound SPANNER_CONFIG SPANNER_EDITION || return 0
+	case $SPANNER_CONFIG:$SPANNER_EDITION in
+	regional-*:* | custom-*:ENTERPRISE | *:ENTERPRISE_PLUS) ;;
+	custom-*:*) fault "SPANNER_CONFIG is $SPANNER_CONFIG and SPANNER_EDITION $SPANNER_EDITION; it needs ENTERPRISE or ENTERPRISE_PLUS" ;;
+	*) fault "SPANNER_CONFIG is $SPANNER_CONFIG and SPANNER_EDITION $SPANNER_EDITION; it needs ENTERPRISE_PLUS" ;;
+	esac
+}
+
+# check_instance SETTLE|RECONCILE checks that there are instances of the size: Cloud Run has them of a part of a CPU, for one
+# request at a time, and of 1, 2, 4, 6 and 8 CPUs, and gives each not more memory, and some not less, than so much.
+check_instance() {
+	local cpu=${1}_CPU memory=${1}_MEMORY concurrency=${1}_CONCURRENCY least=128 most
+	matches "$cpu" '0[.][0-9]{1,3}|[12468]' '0.08 to 0.999, or 1, 2, 4, 6 or 8'
+	matches "$memory" '[1-9][0-9]{0,5}[MG]i' 'mebibytes or gibibytes, such as 512Mi or 1Gi'
+	if sound "$memory" && (($(mebibytes "${!memory}") < 128 || $(mebibytes "${!memory}") > 32768)); then
+		fault_in "$memory" "$memory is ${!memory}; expected 128Mi to 32Gi"
+	fi
+	sound "$cpu" || return 0
+	case ${!cpu} in
+	0.0 | 0.0[0-7]*) fault_in "$cpu" "$cpu is ${!cpu}; expected at least 0.08" ;;
+	0.[0-4]*) most=512 ;;
+	0.*) most=1024 ;;
+	1) most=4096 ;;
+	2) most=8192 ;;
+	4) least=2048 most=16384 ;;
+	6) least=4096 most=24576 ;;
+	8) least=4096 most=32768 ;;
+	esac
+	sound "$cpu" || return 0
+	if [[ ${!cpu} == 0.* ]] && sound "$concurrency" && ((10#${!concurrency} > 1)); then
+		fault "$cpu is ${!cpu} and $concurrency ${!concurrency}; with less than one CPU it has to be 1"
+	fi
+	if sound "$memory" && (($(mebibytes "${!memory}") < least || $(mebibytes "${!memory}") > most)); then
+		fault "$cpu is ${!cpu} and $memory ${!memory}; with so much CPU there are ${least}Mi to ${most}Mi"
+	fi
 }
 
 # check_token FILE checks what --bank-token names, as far as it can be before it is read.

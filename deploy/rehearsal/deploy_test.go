@@ -161,7 +161,7 @@ func (r *rehearsal) first(t *testing.T) {
 	function := r.cloud.get("cloudfunctions", "projects/"+project+"/locations/europe-west1/functions/settle-payout")
 	service, _ := function["serviceConfig"].(doc)
 	want := doc{
-		"ingressSettings": "ALLOW_INTERNAL_ONLY", "availableMemory": "1Gi", "availableCpu": "1", "timeoutSeconds": 90.0,
+		"ingressSettings": "ALLOW_INTERNAL_ONLY", "availableMemory": "2Gi", "availableCpu": "1", "timeoutSeconds": 90.0,
 		"maxInstanceCount": 20.0, "maxInstanceRequestConcurrency": 32.0,
 	}
 	for name, value := range want {
@@ -381,7 +381,7 @@ func (r *rehearsal) upgrade(t *testing.T) {
 	r.publish(t, "stl-2")
 	r.cloud.takeWrites()
 	maps.Copy(r.settings, map[string]string{
-		"SETTLE_TIMEOUT": "30s", "SETTLE_MEMORY": "2Gi", "SUBSCRIPTION_RETENTION": "8d", "TOPIC_RETENTION": "9d", "PAYOUT_SCHEMA": "",
+		"SETTLE_TIMEOUT": "30s", "SETTLE_MEMORY": "1Gi", "SUBSCRIPTION_RETENTION": "8d", "TOPIC_RETENTION": "9d", "PAYOUT_SCHEMA": "",
 		"DEAD_LETTER_RETENTION": "30d", "SPANNER_PROCESSING_UNITS": "2000", "SPANNER_BACKUP_CRON": "0 4 * * *", "SPANNER_VERSION_RETENTION": "6d",
 		"RECONCILE_CRON": "*/2 * * * *", "RECONCILE_ACK_DEADLINE": "200s", "ALERT_CHANNELS": "",
 	})
@@ -414,7 +414,7 @@ func (r *rehearsal) upgrade(t *testing.T) {
 	r.wantSubscription(t, "settle-payout", "120 691200s 1s 1s payouts-dead-letters 100")
 	limits := r.command(t, "functions", "describe", "settle-payout", "--region=europe-west1",
 		"--format=value(serviceConfig.environmentVariables.GOGC,serviceConfig.environmentVariables.GOMEMLIMIT)")
-	if want := "400\t1638MiB"; limits != want { // of 2Gi
+	if want := "400\t819MiB"; limits != want { // of 1Gi
 		t.Errorf("garbage collector %q, want %q", limits, want)
 	}
 	r.second(t)
