@@ -102,8 +102,11 @@ func checkLoad(load capacity.Load, rates []float64) error {
 		value any
 		above bool
 	}{
-		{"rpc-latency", load.Commit, load.Commit > 0}, {"bank-latency", load.Bank, load.Bank > 0}, {"cpu", load.CPU, load.CPU > 0},
-		{"concurrency", load.Concurrency, load.Concurrency > 0}, {"message-bytes", load.MessageBytes, load.MessageBytes > 0},
+		{"rpc-latency", load.Commit, load.Commit > 0},
+		{"bank-latency", load.Bank, load.Bank > 0},
+		{"cpu", load.CPU, load.CPU > 0},
+		{"concurrency", load.Concurrency, load.Concurrency > 0},
+		{"message-bytes", load.MessageBytes, load.MessageBytes > 0},
 		{"log-bytes", load.LogBytes, load.LogBytes > 0},
 	} {
 		if !size.above {

@@ -101,7 +101,7 @@ func wrongf(flag, format string, args ...any) error {
 // and the checks that come after it look at that.
 func firstOfEach(told []error, faults ...error) []error {
 	for _, fault := range faults {
-		if joined, is := fault.(interface{ Unwrap() []error }); is { //nolint:errorlint // a list, not something wrapped
+		if joined, is := fault.(interface{ Unwrap() []error }); is {
 			told = firstOfEach(told, joined.Unwrap()...)
 			continue
 		}
