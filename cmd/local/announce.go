@@ -12,9 +12,10 @@ import (
 )
 
 // samplePayout is what the help's examples settle, and bankPayout what they have
-// the bank pay.
+// the bank pay. README.md's payouts have other IDs: both can be tried in one run.
 const (
-	samplePayout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
+	sampleID     = "stl-1001"
+	samplePayout = `{"settlement_id":"` + sampleID + `","account_id":"reserve-claims","amount_cents":4731}`
 	bankID       = "stl-8480"
 	bankPayout   = `{"settlement_id":"` + bankID + `","account_id":"reserve-claims","amount_cents":18250,"creditor_account":"cp-19"}`
 )
@@ -52,20 +53,18 @@ See the bank's own ledger, and move that transfer by hand (ACCP, ACSC, RJCT, RET
 
 ReconcileBank asks the bank 15 s after a send, or BANK_VISIBILITY_LAG where that is longer, and about a confirmed
 transfer once a day.
-{{if .SpannerRESTURL}}
-Have it ask about all of them at its next run, instead of then:
-
-  CLOUDSDK_AUTH_DISABLE_CREDENTIALS=true CLOUDSDK_CORE_PROJECT={{.Project}} \
-  CLOUDSDK_API_ENDPOINT_OVERRIDES_SPANNER={{.SpannerRESTURL}}/ \
-    gcloud spanner databases execute-sql settleonce --instance=local \
-    --sql='UPDATE bank_instructions SET next_check_at = CURRENT_TIMESTAMP() WHERE next_check_at IS NOT NULL'
-
+{{if .SpannerEmulatorHost}}
 Look into the ledger, and decide what waits for a person ('go run ./cmd/settlectl --help' has the rest):
 
   export SPANNER_EMULATOR_HOST={{.SpannerEmulatorHost}} SPANNER_DATABASE={{.Database}}
   export BANK_URL={{.BankURL}} BANK_TOKEN={{.BankToken}}
   go run ./cmd/settlectl list movements
   go run ./cmd/settlectl show ` + bankID + `
+
+Have the bank asked about what is due, without waiting for the next run of ReconcileBank; what is not due yet says when it is:
+
+  go run ./cmd/settlectl reconcile --due
+  go run ./cmd/settlectl reconcile ` + bankID + `
 {{end}}
 `))
 
@@ -81,9 +80,9 @@ func announce(line ready, s streams) error {
 	err = help.Execute(s.err, struct {
 		ready
 
-		Payout, Base64, Project, BankPayout, BankKey, BankToken, BadCreditors string
+		Payout, Base64, BankPayout, BankKey, BankToken, BadCreditors string
 	}{
-		line, samplePayout, base64.StdEncoding.EncodeToString([]byte(samplePayout)), projectOf(line.Database),
+		line, samplePayout, base64.StdEncoding.EncodeToString([]byte(samplePayout)),
 		bankPayout, settle.InstructionKey(bankID).String(), bankToken, strings.Join(badCreditors(), ", "),
 	})
 	if err != nil {

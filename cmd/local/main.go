@@ -41,6 +41,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 )
 
@@ -128,7 +129,7 @@ func run(ctx context.Context, args []string, s streams) (exitCode int) {
 		return exitOK
 	}
 	if _, wrongly := errors.AsType[usageError](err); wrongly {
-		_, _ = fmt.Fprintf(s.err, "local: %v\nSee '%s --help'.\n", err, cmd.CommandPath())
+		_, _ = fmt.Fprintf(s.err, "local: %v\nSee 'go run ./cmd/%s --help'.\n", err, cmd.CommandPath())
 		return exitUsage
 	}
 	if errors.Is(context.Cause(ctx), errInterrupted) {
@@ -145,15 +146,33 @@ func newRoot(s streams) *cobra.Command {
 	root.SilenceErrors = true // run prints it
 	root.SetOut(s.out)
 	root.SetErr(s.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(flagFault)
 	root.AddCommand(newDemo(s))
 	return root
 }
 
-// noArgs is cobra.NoArgs as a usage error.
-func noArgs(cmd *cobra.Command, args []string) error {
-	if err := cobra.NoArgs(cmd, args); err != nil {
-		return usageError{err}
+// flagFault says what is wrong with a flag.
+func flagFault(_ *cobra.Command, err error) error {
+	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
+		dashes := "--"
+		if unknown.GetSpecifiedShortnames() != "" {
+			dashes = "-"
+		}
+		err = fmt.Errorf("there is no flag %s%s", dashes, unknown.GetSpecifiedName())
+	} else if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
+		_, meaning := pflag.UnquoteUsage(invalid.GetFlag())
+		err = fmt.Errorf("--%s is %q; it is: %s", invalid.GetFlag().Name, invalid.GetValue(), meaning)
+	} else if empty, is := errors.AsType[*pflag.ValueRequiredError](err); is {
+		_, meaning := pflag.UnquoteUsage(empty.GetFlag())
+		err = fmt.Errorf("--%s has no value: %s", empty.GetFlag().Name, meaning)
+	}
+	return usageError{err}
+}
+
+// noArgs refuses arguments.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("%q is no command and no flag", args[0])}
 	}
 	return nil
 }

@@ -95,8 +95,13 @@ func TestWrongUsageIsToldFromFailure(t *testing.T) {
 		code int
 		text string
 	}{
-		{"--nonsense", exitUsage, "--nonsense"},
-		{"demo now", exitUsage, "now"},
+		{"--nonsense", exitUsage, "local: there is no flag --nonsense\nSee 'go run ./cmd/local --help'.\n"},
+		{"demo --nonsense", exitUsage, "local: there is no flag --nonsense\nSee 'go run ./cmd/local demo --help'.\n"},
+		{"-x", exitUsage, "local: there is no flag -x\n"},
+		{"--reconcile-every soon", exitUsage, `--reconcile-every is "soon"; it is: time between two runs`},
+		{"--listen", exitUsage, "--listen has no value: address of the functions"},
+		{"now", exitUsage, `"now" is no command and no flag`},
+		{"demo now", exitUsage, `"now" is no command and no flag`},
 		{"--listen 0.0.0.0:0", exitUsage, "127.0.0.1:PORT"},
 		{"--listen 8080", exitUsage, "127.0.0.1:PORT"},
 		{"--reconcile-every 0s", exitUsage, "--reconcile-every is 0s"},

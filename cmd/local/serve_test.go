@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"io"
 	"net/http"
 	"os"
@@ -133,8 +134,8 @@ func settleOne(t *testing.T, line ready) {
 	publishTo(t, line, samplePayout)
 	client := databaseOf(t, line)
 	defer client.Close()
-	stored := await(t, client, "the movement", func(s snapshot.Snapshot) bool { return s.Movement("stl-8472") != nil })
-	m := stored.Movement("stl-8472")
+	stored := await(t, client, "the movement", func(s snapshot.Snapshot) bool { return s.Movement(sampleID) != nil })
+	m := stored.Movement(sampleID)
 	if m.AccountID != "reserve-claims" || m.AmountCents != 4731 || m.Currency != "USD" || len(stored.Violations(false)) > 0 {
 		t.Errorf("movement %+v, violations %q", m, stored.Violations(false))
 	}
@@ -216,10 +217,14 @@ func TestServeOnEmulatorsOfItsOwn(t *testing.T) {
 		publish + "FILE --topic " + line.Topic, publish + "- --topic " + line.Topic, "echo '" + bankPayout,
 		"' " + line.BankURL + "/admin/ledger\n", "' " + line.BankURL + "/admin/status ", "cp-answer-lost, ",
 		"export SPANNER_EMULATOR_HOST=" + line.SpannerEmulatorHost + " SPANNER_DATABASE=" + line.Database + "\n", "export BANK_URL=" + line.BankURL + " ",
+		"\n  go run ./cmd/settlectl reconcile --due\n  go run ./cmd/settlectl reconcile " + bankID + "\n",
 	} {
 		if !strings.Contains(errOut(), help) {
 			t.Errorf("standard error lacks %q", help)
 		}
+	}
+	if strings.Contains(errOut(), "UPDATE ") {
+		t.Error("standard error advises to change tables by hand")
 	}
 }
 
@@ -268,7 +273,7 @@ func TestServeInMemory(t *testing.T) {
 		t.Errorf("published: %d %s", code, text)
 	}
 	// A conflict shows the settlement without settling anything itself.
-	probe := `{"message":{"messageId":"p","data":"eyJzZXR0bGVtZW50X2lkIjoic3RsLTg0NzIiLCJhY2NvdW50X2lkIjoicmVzZXJ2ZS1jbGFpbXMiLCJhbW91bnRfY2VudHMiOjQ3MzF9"}}`
+	probe := `{"message":{"messageId":"p","data":"` + base64.StdEncoding.EncodeToString([]byte(samplePayout)) + `"}}`
 	eventually(t, "a duplicate", func() bool {
 		_, text := post(t, line.SettleURL, probe)
 		return strings.Contains(text, `"outcome":"duplicate"`)

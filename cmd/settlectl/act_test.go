@@ -41,6 +41,16 @@ func (f *fixture) refusal(code int, words string, args ...string) outcome {
 	return got
 }
 
+// absent runs a command about the settlement stl-none, which there is not: it is
+// told what show says of it, and nothing else.
+func (f *fixture) absent(args ...string) {
+	f.t.Helper()
+	got, want := f.refusal(exitAbsent, "", args...), f.run("show", "stl-none").errOut
+	if !strings.Contains(want, "letter case matters") || got.errOut != want {
+		f.t.Errorf("%s: %q; want %q", strings.Join(args, " "), got.errOut, want)
+	}
+}
+
 // state is everything that the operator's commands change.
 func (f *fixture) state() string {
 	f.t.Helper()
@@ -90,7 +100,7 @@ func TestResolve(t *testing.T) {
 	f.fillLedger()
 	by := []string{"--by", "ines@example.com", "--note", "the producer sent a draft; it is mended"}
 	with := func(args ...string) []string { return append(append([]string{"resolve", "conflict"}, args...), by...) }
-	f.refusal(exitAbsent, "no such settlement", with("stl-none")...)
+	f.absent(with("stl-none")...)
 	f.refusal(exitNo, "has no conflict", with(stlApplied)...)
 	f.refusal(exitNo, "no conflict with payload hash", with(stlConflict, "--hash", "v1:0")...)
 	f.refusal(exitError, "--note is", "resolve", "conflict", stlConflict, "--by", "ines")
@@ -124,7 +134,7 @@ func TestDecide(t *testing.T) {
 	f.refusal(exitError, "--second is", "decide", stlForgotten, "--rejected", "--by", "ines", "--note", "n")
 	f.refusal(exitNo, "are one person", "decide", stlForgotten, "--rejected", "--by", "Ines B", "--second", "inesb ", "--note", "n")
 	f.refusal(exitError, "--resend-new-key and --without-bank do not go together", with(stlForgotten, "--resend-new-key", "--without-bank")...)
-	f.refusal(exitAbsent, "no such settlement", with("stl-none", "--rejected")...)
+	f.absent(with("stl-none", "--rejected")...)
 	f.refusal(exitNo, "has no bank instruction", with(stlApplied, "--rejected")...)
 	if got := settlectlAt(t, f.clock.Now, nil, f.env(), with(stlForgotten, "--rejected")...); got.code != exitError || !strings.Contains(got.errOut, "BANK_URL is not set") {
 		t.Errorf("without a bank: %+v", got)
@@ -179,10 +189,10 @@ func TestReconcile(t *testing.T) {
 	f.script("stl-8489", lostPlan)
 	f.deliver(payout("stl-8489", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.step("stl-8489", 20*time.Hour, settle.InstructionManual)
-	f.refusal(exitAbsent, "no such settlement", "reconcile", "stl-none")
+	f.absent("reconcile", "stl-none")
 	f.refusal(exitNo, "has no bank instruction", "reconcile", stlApplied)
 	f.refusal(exitError, "ID is missing", "reconcile")
-	f.refusal(exitError, "one argument too many", "reconcile", "--due", stlUncertain)
+	f.refusal(exitError, "ID and --due do not go together", "reconcile", "--due", stlUncertain)
 	f.refusal(exitNo, "it is manual", "reconcile", "stl-8489")
 	f.refusal(exitNo, "it is returned", "reconcile", stlReturned)
 	wantGolden(t, "reconcile_not_due.txt", f.refusal(exitNo, "it is due at ", "reconcile", stlUncertain), exitNo)
@@ -235,7 +245,7 @@ func TestRelease(t *testing.T) {
 	f.refusal(exitAbsent, "no such message", with("7000000000000099")...)
 	f.refusal(exitError, "--by is", "release", last, "--topic", topic.name)
 	f.refusal(exitError, "--topic is", "release", last, "--by", "ines")
-	f.refusal(exitError, "--note is", with(last, "--edit", edited)...)
+	f.refusal(exitError, "--edit needs --note", with(last, "--edit", edited)...)
 	f.refusal(exitError, "--all needs --reason", with("--all")...)
 	f.refusal(exitError, "--reason is", with("--all", "--reason", "unsupported_event")...)
 	f.refusal(exitError, "--all and --edit do not go together", with("--all", "--reason", "not_json", "--edit", edited)...)

@@ -81,13 +81,10 @@ func (f *bankFlags) register(cmd *cobra.Command) {
 
 // check finds flags that are wrong.
 func (f bankFlags) check(database databaseFlags) error {
-	switch {
-	case f.function != "" && !functionName.MatchString(f.function):
-		return fmt.Errorf("--function is %q; give projects/P/locations/L/functions/F", f.function)
-	case f.function == "" && !f.fromEnvironment && database.emulator == "":
-		return errors.New("--function is missing; name the deployed function whose bank it is, or give --bank-from-environment")
+	if f.function == "" && !f.fromEnvironment && database.emulator == "" {
+		return wrongf("function", "--function is missing; name the deployed function whose bank it is, or give --bank-from-environment")
 	}
-	return nil
+	return checkFunctionName(f.function)
 }
 
 // functionsVariables are those that have to be the function's.
@@ -226,21 +223,21 @@ var errNoBankHere = errors.New("BANK_URL is not set; name the function that has 
 var errNoToken = errors.New("BANK_TOKEN is not set; --help says where the function's own token is read from")
 
 // operating opens the database for a command that changes something, and hands the
-// operator to f.
-func operating(ctx context.Context, s streams, flags databaseFlags, f func(context.Context, *operate.Operator) error) error {
+// operator to f. id is the settlement that it is about; empty: none.
+func operating(ctx context.Context, s streams, flags databaseFlags, id string, f func(context.Context, *operate.Operator) error) error {
 	return interruptible(ctx, func(ctx context.Context) error {
 		client, err := flags.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		return explainRefusal(flags, f(ctx, &operate.Operator{Client: client, NewID: uuid.NewString, Now: s.now}))
+		return explainRefusal(flags, id, f(ctx, &operate.Operator{Client: client, NewID: uuid.NewString, Now: s.now}))
 	})
 }
 
 // banked is operating for a command about bank instructions.
-func banked(ctx context.Context, s streams, flags databaseFlags, b banking, f func(context.Context, *operate.Operator) error) error {
-	return operating(ctx, s, flags, func(ctx context.Context, o *operate.Operator) error {
+func banked(ctx context.Context, s streams, flags databaseFlags, id string, b banking, f func(context.Context, *operate.Operator) error) error {
+	return operating(ctx, s, flags, id, func(ctx context.Context, o *operate.Operator) error {
 		store, err := spannerstore.Open(ctx, flags.storeConfig())
 		if err != nil {
 			return flags.explain(err)
@@ -269,7 +266,7 @@ func inTime(ctx context.Context, o *operate.Operator) error {
 }
 
 // explainRefusal gives an error of package operate the program's exit code.
-func explainRefusal(flags databaseFlags, err error) error {
+func explainRefusal(flags databaseFlags, id string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -283,7 +280,9 @@ func explainRefusal(flags databaseFlags, err error) error {
 		return &codedError{code: exitNo, err: fmt.Errorf("refused: %s", visible(refused.Error()))}
 	case isObjection:
 		return &codedError{code: exitNo, err: fmt.Errorf("refused: %s", visible(objection.Error()))}
-	case errors.Is(err, operate.ErrNoSettlement), errors.Is(err, operate.ErrNoMessage):
+	case errors.Is(err, operate.ErrNoSettlement):
+		return noSettlement(id, flags)
+	case errors.Is(err, operate.ErrNoMessage):
 		return &codedError{code: exitAbsent, err: errors.New(visible(err.Error()))}
 	case errors.Is(err, settle.ErrNoInstruction):
 		return &codedError{code: exitNo, err: errors.New(visible(err.Error()))}
@@ -297,6 +296,7 @@ func explainRefusal(flags databaseFlags, err error) error {
 
 // requireText finds flags that have to say something.
 func requireText(cmd *cobra.Command, names ...string) error {
+	var faults []error
 	for _, name := range names {
 		value, err := cmd.Flags().GetString(name)
 		valid := settle.Notes
@@ -304,10 +304,10 @@ func requireText(cmd *cobra.Command, names ...string) error {
 			valid = settle.Signs
 		}
 		if err != nil || !valid(value) {
-			return fmt.Errorf("--%s is %q; give one line of text", name, value)
+			faults = append(faults, wrongf(name, "--%s is %q; give one line of text", name, value))
 		}
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 // topicPublisher publishes to one topic, a message at a time.

@@ -2,8 +2,8 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,14 +72,9 @@ Exit codes: 0, or 2 wrong usage.`,
 		Example: `  settlectl capacity --rate 10000
   settlectl capacity --rate 100 --rate 1000 --rate 10000 --bank-share 0
   settlectl capacity --rate 2000 --bank-latency 1s --output json`,
-		Args: noArguments,
+		Args:    noArguments,
+		PreRunE: func(*cobra.Command, []string) error { return errors.Join(checkLoad(load, rates), output.check()) },
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkLoad(load, rates); err != nil {
-				return err
-			}
-			if err := output.check(); err != nil {
-				return err
-			}
 			return printCapacity(capacityReport{Rates: rates, Assumed: assumed(load), Figures: capacity.Estimate(load, rates)}, output.form, s)
 		},
 	}
@@ -98,25 +93,37 @@ Exit codes: 0, or 2 wrong usage.`,
 }
 
 func checkLoad(load capacity.Load, rates []float64) error {
-	if len(rates) == 0 {
-		return errors.New("--rate is empty; give payouts a second, such as --rate 1000")
+	faults := []error{checkRates(rates)}
+	if !(load.BankShare >= 0 && load.BankShare <= 1) {
+		faults = append(faults, wrongf("bank-share", "--bank-share is %g; give 0 to 1", load.BankShare))
 	}
-	if len(rates) > maxRates {
-		return fmt.Errorf("--rate is given %d times; give at most %d", len(rates), maxRates)
-	}
-	for _, rate := range rates {
-		// NaN is neither.
-		if !(rate > 0 && rate <= maxRate) {
-			return fmt.Errorf("--rate is %g; give a number above 0, at most %s", rate, amount(maxRate))
+	for _, size := range []struct {
+		flag  string
+		value any
+		above bool
+	}{
+		{"rpc-latency", load.Commit, load.Commit > 0},
+		{"bank-latency", load.Bank, load.Bank > 0},
+		{"cpu", load.CPU, load.CPU > 0},
+		{"concurrency", load.Concurrency, load.Concurrency > 0},
+		{"message-bytes", load.MessageBytes, load.MessageBytes > 0},
+		{"log-bytes", load.LogBytes, load.LogBytes > 0},
+	} {
+		if !size.above {
+			faults = append(faults, wrongf(size.flag, "--%s is %v; it has to be above 0", size.flag, size.value))
 		}
 	}
-	switch {
-	case !(load.BankShare >= 0 && load.BankShare <= 1):
-		return fmt.Errorf("--bank-share is %g; give 0 to 1", load.BankShare)
-	case load.Commit <= 0 || load.Bank <= 0 || load.CPU <= 0:
-		return errors.New("--rpc-latency, --bank-latency and --cpu have to be above 0")
-	case load.Concurrency < 1 || load.MessageBytes < 1 || load.LogBytes < 1:
-		return errors.New("--concurrency, --message-bytes and --log-bytes have to be above 0")
+	return errors.Join(faults...)
+}
+
+func checkRates(rates []float64) error {
+	switch wrong := slices.IndexFunc(rates, func(rate float64) bool { return !(rate > 0 && rate <= maxRate) }); { // NaN is neither
+	case len(rates) == 0:
+		return wrongf("rate", "--rate is empty; give payouts a second, such as --rate 1000")
+	case len(rates) > maxRates:
+		return wrongf("rate", "--rate is given %d times; give at most %d", len(rates), maxRates)
+	case wrong >= 0:
+		return wrongf("rate", "--rate is %g; give a number above 0, at most %s", rates[wrong], amount(maxRate))
 	}
 	return nil
 }

@@ -77,8 +77,8 @@ func TestCapacityUsage(t *testing.T) {
 		"--rate is given 9 times":     {"--rate=1,2,3,4,5,6,7,8,9"},
 		"--bank-share is 1.5":         {"--rate=1", "--bank-share=1.5"},
 		"--bank-share is NaN":         {"--rate=1", "--bank-share=NaN"},
-		"--rpc-latency":               {"--rate=1", "--cpu=0s"},
-		"--concurrency":               {"--rate=1", "--concurrency=0"},
+		"--rpc-latency is -1s":        {"--rate=1", "--rpc-latency=-1s"},
+		"--concurrency is 0":          {"--rate=1", "--concurrency=0"},
 		`--output is "yaml"`:          {"--rate=1", "--output=yaml"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"capacity"}, args...)...)

@@ -54,16 +54,17 @@ Exit codes: 0 a payout, 1 refused, 2 wrong usage or the file cannot be read.`,
   echo '{"settlement_id":"stl-1","account_id":"reserve","amount_cents":4731}' |
     settlectl check --default-currency USD | jq -r .payload_hash`,
 		Args: oneAtMost,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if defaultCurrency != "" && !settle.ValidCurrency(defaultCurrency) {
 				source := "--default-currency"
 				if !cmd.Flags().Changed("default-currency") {
 					source = "the environment variable DEFAULT_CURRENCY"
 				}
-				return fmt.Errorf("%s is %q; give an ISO 4217 alphabetic code in upper case, such as USD", source, defaultCurrency)
+				return wrongf("default-currency", "%s is %q; give an ISO 4217 alphabetic code in upper case, such as USD", source, defaultCurrency)
 			}
-			return check(args, defaultCurrency, s)
+			return nil
 		},
+		RunE: func(_ *cobra.Command, args []string) error { return check(args, defaultCurrency, s) },
 	}
 	cmd.Flags().StringVar(&defaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"),
 		"ISO 4217 `code` for messages without one; else DEFAULT_CURRENCY")

@@ -60,24 +60,22 @@ func (f *databaseFlags) registerStale(cmd *cobra.Command) {
 
 // check finds flags that are wrong.
 func (f databaseFlags) check() error {
-	if err := checkDatabaseName(f.name); err != nil {
-		return err
-	}
+	faults := []error{checkDatabaseName(f.name)}
 	if f.role != "" && !config.ValidDatabaseRole(f.role) {
-		return fmt.Errorf("--role, or SPANNER_DATABASE_ROLE, is %q; give the name of a database role, such as settleonce_operator, or nothing", f.role)
+		faults = append(faults, wrongf("role", "--role, or SPANNER_DATABASE_ROLE, is %q; give the name of a database role, such as settleonce_operator, or nothing", f.role))
 	}
 	if f.stale < 0 || f.stale > maxStale {
-		return fmt.Errorf("--stale is %v; give a duration of 0 to %v", f.stale, maxStale)
+		faults = append(faults, wrongf("stale", "--stale is %v; give a duration of 0 to %v", f.stale, maxStale))
 	}
-	return nil
+	return errors.Join(faults...)
 }
 
 func checkDatabaseName(name string) error {
 	if name == "" {
-		return errors.New("--database is missing; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE")
+		return wrongf("database", "--database is missing; give projects/P/instances/I/databases/D, or set SPANNER_DATABASE")
 	}
 	if !config.ValidDatabase(name) {
-		return fmt.Errorf("--database, or SPANNER_DATABASE, is %q; give projects/P/instances/I/databases/D", name)
+		return wrongf("database", "--database, or SPANNER_DATABASE, is %q; give projects/P/instances/I/databases/D", name)
 	}
 	return nil
 }

@@ -106,14 +106,14 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
     --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
 		Args:              oneArgument("ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(database.check(), from.check(database), output.check(), requireText(cmd, "by", "second", "note"))
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for i, d := range []settle.Decision{settle.DecideConfirmed, settle.DecideRejected, settle.DecideResend} {
 				if is[i] {
 					v.Decision = d
 				}
-			}
-			if err := errors.Join(database.check(), from.check(database), output.check(), requireText(cmd, "by", "second", "note")); err != nil {
-				return err
 			}
 			b, err := from.open(cmd.Context(), s, database)
 			if err != nil {
@@ -123,7 +123,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 				return fmt.Errorf("%w, or decide --without-bank", errNoBankHere)
 			}
 			v.Remark = b.remark
-			return banked(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
+			return banked(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *operate.Operator) error {
 				err := decide(ctx, s, output.form, o, args[0], v)
 				if shut := b.door.err(); shut != nil && err != nil {
 					return shut

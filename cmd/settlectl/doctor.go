@@ -77,11 +77,9 @@ failed, 2 wrong usage, or none failed and at least one is unknown.`,
     --function-timeout 90s --without-rights
   settlectl doctor … --output json |
     jq -r '.checks[] | select(.status == "fail") | .remedy'`,
-		Args: noArguments,
+		Args:    noArguments,
+		PreRunE: func(*cobra.Command, []string) error { return errors.Join(flags.check(), output.check()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(flags.check(), output.check()); err != nil {
-				return err
-			}
 			return interruptible(cmd.Context(), func(ctx context.Context) error { return examine(ctx, flags, output.form, s) })
 		},
 	}
@@ -93,26 +91,29 @@ failed, 2 wrong usage, or none failed and at least one is unknown.`,
 	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, where --function is not given")
 	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of the Cloud Functions API, where it is not Google's; no credentials are sent there")
 	f.BoolVar(&flags.withoutRights, "without-rights", false, "leave out who may move dead letters")
+	cmd.MarkFlagsMutuallyExclusive("function", "function-timeout")
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
 // check finds flags that are wrong.
 func (f doctorFlags) check() error {
-	if err := checkDatabaseName(f.database); err != nil {
-		return err
+	faults := []error{checkDatabaseName(f.database), checkFunctionName(f.function)}
+	if !subscriptionName.MatchString(f.subscription) {
+		faults = append(faults, wrongf("subscription", "--subscription is %q; give projects/P/subscriptions/S", f.subscription))
 	}
-	switch {
-	case !subscriptionName.MatchString(f.subscription):
-		return fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", f.subscription)
-	case f.function != "" && !functionName.MatchString(f.function):
-		return fmt.Errorf("--function is %q; give projects/P/locations/L/functions/F", f.function)
-	case f.function != "" && f.timeout != 0:
-		return errors.New("--function and --function-timeout are both given; leave one of them out")
-	case f.timeout < 0:
-		return fmt.Errorf("--function-timeout is %v; give a duration above 0", f.timeout)
+	if f.timeout < 0 {
+		faults = append(faults, wrongf("function-timeout", "--function-timeout is %v; give a duration above 0", f.timeout))
 	}
-	return nil
+	return errors.Join(faults...)
+}
+
+// checkFunctionName finds a name that is given and none.
+func checkFunctionName(name string) error {
+	if name == "" || functionName.MatchString(name) {
+		return nil
+	}
+	return wrongf("function", "--function is %q; give projects/P/locations/L/functions/F", name)
 }
 
 func examine(ctx context.Context, flags doctorFlags, output string, s streams) error {

@@ -198,15 +198,15 @@ func TestDoctorUsage(t *testing.T) {
 	t.Parallel()
 	const database, subscription = "--database=projects/p/instances/i/databases/d", "--subscription=projects/p/subscriptions/s"
 	for want, args := range map[string][]string{
-		`--database is missing`:     {subscription},
-		`SPANNER_DATABASE, is "d"`:  {subscription, "--database=d"},
-		`--subscription is missing`: {database},
-		`--subscription is "s"`:     {database, "--subscription=s"},
-		`--function is "f"`:         {database, subscription, "--function=f"},
-		`both given`:                {database, subscription, "--function=projects/p/locations/l/functions/f", "--function-timeout=1s"},
-		`--function-timeout is -1s`: {database, subscription, "--function-timeout=-1s"},
-		`--output is "yaml"`:        {database, subscription, "--output=yaml"},
-		`one argument too many`:     {database, subscription, "now"},
+		`--database is missing`:                                {subscription},
+		`SPANNER_DATABASE, is "d"`:                             {subscription, "--database=d"},
+		`--subscription is missing`:                            {database},
+		`--subscription is "s"`:                                {database, "--subscription=s"},
+		`--function is "f"`:                                    {database, subscription, "--function=f"},
+		`--function and --function-timeout do not go together`: {database, subscription, "--function=projects/p/locations/l/functions/f", "--function-timeout=1s"},
+		`--function-timeout is -1s`:                            {database, subscription, "--function-timeout=-1s"},
+		`--output is "yaml"`:                                   {database, subscription, "--output=yaml"},
+		`one argument too many`:                                {database, subscription, "now"},
 	} {
 		got := settlectl(t, nil, nil, append([]string{"doctor"}, args...)...)
 		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, want) {

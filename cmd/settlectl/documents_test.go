@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"regexp"
 	"strings"
@@ -31,7 +32,7 @@ func TestEveryDocumentedCommandIsThere(t *testing.T) {
 			root.InitDefaultCompletionCmd()
 			cmd, rest, err := root.Find(args)
 			if err == nil {
-				err = cmd.ParseFlags(rest)
+				err = errors.Join(cmd.ParseFlags(rest), unreadFlags(cmd))
 			}
 			if err != nil || cmd == root {
 				t.Errorf("%s: settlectl %s: %v", name, strings.Join(args, " "), err)

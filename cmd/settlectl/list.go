@@ -71,6 +71,7 @@ func listCommand[E any](s streams, l listing[E]) *cobra.Command {
 		database databaseFlags
 		output   outputFlags
 		flags    listFlags
+		filter   investigate.Filter
 	)
 	cmd := &cobra.Command{
 		Use:   l.name,
@@ -80,11 +81,11 @@ func listCommand[E any](s streams, l listing[E]) *cobra.Command {
 Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.`,
 		Example: l.example,
 		Args:    noArguments,
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			filter, err = flags.filter(s, l.states, l.reasons)
+			return errors.Join(database.check(), output.check(), err)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := flags.filter(s, l.states, l.reasons)
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
 			return interruptible(cmd.Context(), func(ctx context.Context) error {
 				return printList(ctx, l, filter, database, output.form, s)
 			})
@@ -117,17 +118,17 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 // filter finds flags that are wrong.
 func (f listFlags) filter(s streams, states, reasons []string) (investigate.Filter, error) {
 	since, until, err := period("since", f.since, "until", f.until, s.now())
-	switch {
-	case err != nil:
-		return investigate.Filter{}, err
-	case f.limit < 0:
-		return investigate.Filter{}, fmt.Errorf("--limit is %d; give a number above 0, or 0 for all", f.limit)
-	case f.state != "" && !slices.Contains(states, f.state):
-		return investigate.Filter{}, fmt.Errorf("--state is %q; give %s", f.state, inWords(states))
-	case f.reason != "" && !slices.Contains(reasons, f.reason):
-		return investigate.Filter{}, fmt.Errorf("--reason is %q; give %s", f.reason, inWords(reasons))
+	faults := []error{err}
+	if f.limit < 0 {
+		faults = append(faults, wrongf("limit", "--limit is %d; give a number above 0, or 0 for all", f.limit))
 	}
-	return investigate.Filter{Since: since, Until: until, AccountID: f.account, Reason: f.reason, State: f.state, Limit: f.limit}, nil
+	if f.state != "" && !slices.Contains(states, f.state) {
+		faults = append(faults, wrongf("state", "--state is %q; give %s", f.state, inWords(states)))
+	}
+	if f.reason != "" && !slices.Contains(reasons, f.reason) {
+		faults = append(faults, wrongf("reason", "--reason is %q; give %s", f.reason, inWords(reasons)))
+	}
+	return investigate.Filter{Since: since, Until: until, AccountID: f.account, Reason: f.reason, State: f.state, Limit: f.limit}, errors.Join(faults...)
 }
 
 func printList[E any](ctx context.Context, l listing[E], filter investigate.Filter, database databaseFlags, form string, s streams) error {

@@ -92,7 +92,7 @@ it cannot, a person decides (list manual).`,
 			return r.Uncertain(ctx, f)
 		},
 		columns: []column{
-			{name: "uncertain since", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "sends", right: true, fixed: true}, {name: "next step", fixed: true},
+			{name: "uncertain since", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "sends", right: true, fixed: true, optional: true}, {name: "next step", fixed: true},
 		},
 		row: func(e investigate.UncertainEntry) []string {
 			next := "never"

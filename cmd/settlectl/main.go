@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -161,22 +162,40 @@ no such settlement or message, 130 interrupted.`,
 	return root
 }
 
+// standardInput is the name of a file that stands for it.
+const standardInput = "-"
+
+// findFile finds what is wrong with a file that is to be read, as far as that is
+// seen without opening it: a pipe can be opened once.
+func findFile(path string) error {
+	info, err := os.Stat(path)
+	if failed, is := errors.AsType[*fs.PathError](err); is {
+		err = failed.Err
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("open %s: %w; name a file that can be read, or - for standard input", path, err)
+	case info.IsDir():
+		return fmt.Errorf("%s is a directory; name a file, or - for standard input", path)
+	}
+	return nil
+}
+
 // openInput opens the file that args name, or standard input where they name
 // none or "-". name is how to speak of it.
 func openInput(args []string, s streams) (input io.ReadCloser, name string, err error) {
-	if len(args) == 0 || args[0] == "-" {
+	if len(args) == 0 || args[0] == standardInput {
 		if s.inTerminal {
 			_, _ = fmt.Fprintln(s.err, "settlectl: reading what is typed here, up to Ctrl-D at the beginning of a line")
 		}
 		return io.NopCloser(s.in), "standard input", nil
 	}
+	if err := findFile(args[0]); err != nil {
+		return nil, "", failf("%w", err)
+	}
 	file, err := os.Open(args[0])
 	if err != nil {
 		return nil, "", failf("%w; name a file that can be read, or - for standard input", err)
-	}
-	if info, err := file.Stat(); err == nil && info.IsDir() {
-		_ = file.Close()
-		return nil, "", failf("%s is a directory; name a file, or - for standard input", args[0])
 	}
 	return file, args[0], nil
 }

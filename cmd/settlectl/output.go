@@ -74,7 +74,7 @@ func (f *outputFlags) check() error {
 		}
 	}
 	if !slices.Contains(f.forms, f.form) {
-		return fmt.Errorf("--output is %q; give %s", f.form, inWords(f.forms))
+		return wrongf("output", "--output is %q; give %s", f.form, inWords(f.forms))
 	}
 	return nil
 }
@@ -288,6 +288,9 @@ type column struct {
 	fixed bool
 	// prose is wrapped between words, other text anywhere.
 	prose bool
+	// optional leaves the column out where a value of any column would have to be
+	// broken; JSON and CSV have it all the same.
+	optional bool
 	// colors gives a value its colours; nil: none.
 	colors func(value string) text.Colors
 }
@@ -390,6 +393,7 @@ const columnGap = 2
 // layOut returns rows side by side in columns that are together no wider than the
 // terminal.
 func layOut(s streams, columns []column, rows [][]string, head bool) string {
+	columns, rows = withoutOptional(columns, rows, head, s.columns())
 	widths := fit(columns, rows, head, s.columns())
 	t := table.NewWriter()
 	t.SetStyle(table.StyleDefault)
@@ -441,7 +445,37 @@ const leastColumns = 8
 // there is, less. First go what only a few long values need, then the widest
 // columns are cut down to the same width, fixed ones last.
 func fit(columns []column, rows [][]string, head bool, all int) []int {
-	widths, usual, total := make([]int, len(columns)), make([]int, len(columns)), 0
+	widths, usual := wanted(columns, rows, head)
+	for total := rowWidth(widths); total > all && slices.Max(widths) > 1; total-- {
+		widths[toCut(columns, widths, usual)]--
+	}
+	return widths
+}
+
+// withoutOptional leaves optional columns out, the last one first, as long as not
+// everything has room.
+func withoutOptional(columns []column, rows [][]string, head bool, all int) ([]column, [][]string) {
+	for i := len(columns) - 1; i >= 0; i-- {
+		if widths, _ := wanted(columns, rows, head); rowWidth(widths) <= all {
+			break
+		}
+		if !columns[i].optional {
+			continue
+		}
+		columns = slices.Delete(slices.Clone(columns), i, i+1)
+		shorter := make([][]string, len(rows))
+		for n, row := range rows {
+			shorter[n] = slices.Delete(slices.Clone(row), i, i+1)
+		}
+		rows = shorter
+	}
+	return columns, rows
+}
+
+// wanted returns the widths with which nothing is broken, and those that nine of ten
+// rows can do with.
+func wanted(columns []column, rows [][]string, head bool) (widths, usual []int) {
+	widths, usual = make([]int, len(columns)), make([]int, len(columns))
 	for i, c := range columns {
 		needs := make([]int, 0, len(rows)+1)
 		for _, row := range rows {
@@ -455,12 +489,17 @@ func fit(columns []column, rows [][]string, head bool, all int) []int {
 			name := text.StringWidthWithoutEscSequences(c.name)
 			widths[i], usual[i] = max(widths[i], name), max(usual[i], name)
 		}
-		total += widths[i]
 	}
-	for room := all - columnGap*(len(columns)-1); total > room && total > len(columns); total-- {
-		widths[toCut(columns, widths, usual)]--
+	return widths, usual
+}
+
+// rowWidth is the width of columns and the gaps between them.
+func rowWidth(widths []int) int {
+	total := columnGap * (len(widths) - 1)
+	for _, width := range widths {
+		total += width
 	}
-	return widths
+	return total
 }
 
 // toCut returns the column that is cut down next. usual are the widths that nine of

@@ -71,6 +71,10 @@ has begun, the counts are printed on standard output however it ends.`,
   PUBSUB_EMULATOR_HOST=127.0.0.1:8085 settlectl publish payouts.jsonl \
     --project demo --topic payouts`,
 		Args: oneArgument("FILE"),
+		PreRunE: func(*cobra.Command, []string) error {
+			_, _, err := topicName(project, topic)
+			return err
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			project, name, err := topicName(project, topic)
 			if err != nil {
@@ -95,11 +99,11 @@ func topicName(project, topic string) (projectID, name string, err error) {
 	case len(parts) == 1 && topic != "" && project != "" && !strings.Contains(project, "/"):
 		return project, "projects/" + project + "/topics/" + topic, nil
 	case len(parts) == 1 && topic != "" && project == "":
-		return "", "", fmt.Errorf("--topic is %q, without a project; add --project, or give projects/P/topics/%s", topic, topic)
+		return "", "", wrongf("topic", "--topic is %q, without a project; add --project, or give projects/P/topics/%s", topic, topic)
 	case len(parts) != 4 || parts[0] != "projects" || parts[1] == "" || parts[2] != "topics" || parts[3] == "":
-		return "", "", fmt.Errorf("--topic is %q; give projects/P/topics/T, or T alone with --project P", topic)
+		return "", "", wrongf("topic", "--topic is %q; give projects/P/topics/T, or T alone with --project P", topic)
 	case project != "" && project != parts[1]:
-		return "", "", fmt.Errorf("--project is %q and --topic names project %q; leave --project out", project, parts[1])
+		return "", "", wrongf("project", "--project is %q and --topic names project %q; leave --project out", project, parts[1])
 	}
 	return parts[1], topic, nil
 }

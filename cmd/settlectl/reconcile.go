@@ -95,17 +95,12 @@ failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`
 		Example: `  settlectl reconcile stl-8484 \
     --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl reconcile --due --json --bank-from-environment`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if due {
-				return noArguments(cmd, args)
-			}
-			return oneArgument("ID")(cmd, args)
-		},
+		Args:              argumentOr("ID", "due"),
 		ValidArgsFunction: cobra.NoFileCompletions,
+		PreRunE: func(*cobra.Command, []string) error {
+			return errors.Join(database.check(), from.check(database), output.check())
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), from.check(database), output.check()); err != nil {
-				return err
-			}
 			b, err := from.open(cmd.Context(), s, database)
 			if err != nil {
 				return err
@@ -113,7 +108,7 @@ failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`
 			if b.bank == nil {
 				return errNoBankHere
 			}
-			return banked(cmd.Context(), s, database, b, func(ctx context.Context, o *operate.Operator) error {
+			return banked(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *operate.Operator) error {
 				stepper, alarms := b.stepper(s, o.Store)
 				var err error
 				if due {

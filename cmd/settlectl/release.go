@@ -92,18 +92,13 @@ message, 130 interrupted.`,
     --project my-project --topic payouts
   settlectl release --all --reason missing_field --by ines \
     --topic projects/my-project/topics/payouts --dry-run`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if f.all {
-				return noArguments(cmd, args)
-			}
-			return oneArgument("MESSAGE")(cmd, args)
-		},
+		Args:              argumentOr("MESSAGE", "all"),
 		ValidArgsFunction: cobra.NoFileCompletions,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(database.check(), output.check(), f.check(cmd))
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check(), f.check(cmd)); err != nil {
-				return err
-			}
-			return operating(cmd.Context(), s, database, func(ctx context.Context, o *operate.Operator) error {
+			return operating(cmd.Context(), s, database, "", func(ctx context.Context, o *operate.Operator) error {
 				return f.run(ctx, s, output.form, o, args)
 			})
 		},
@@ -120,7 +115,7 @@ func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, where --topic does not name it")
 	flags.StringVar(&f.release.By, "by", "", "`who` releases it")
 	flags.StringVar(&f.release.Note, "note", "", "`why`, in one line; with --edit, who of the producer agreed")
-	flags.StringVar(&f.edit, "edit", "", "`FILE` with what is published in its place, - for standard input")
+	flags.StringVar(&f.edit, "edit", "", "`FILE` with what is published in its place, - for standard input; needs --note")
 	flags.StringVar(&f.release.DefaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"), "ISO 4217 `code` for messages without one, as the function has it; else DEFAULT_CURRENCY")
 	flags.BoolVar(&f.all, "all", false, "every open message of --reason")
 	flags.StringVar(&f.reason, "reason", "", "`code` for which --all releases: "+inWords(releasable))
@@ -135,17 +130,26 @@ func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 // check finds flags that are wrong.
 func (f *releaseFlags) check(cmd *cobra.Command) error {
 	faults := []error{requireText(cmd, "by")}
-	if f.edit != "" || f.release.Note != "" {
+	noted := cmd.Flags().Changed("note")
+	if f.edit != "" && !noted {
+		faults = append(faults, errors.New("--edit needs --note, which says in one line who of the producer agreed"))
+	}
+	if f.edit != "" && noted || f.release.Note != "" {
 		faults = append(faults, requireText(cmd, "note"))
+	}
+	if f.edit != "" && f.edit != standardInput {
+		if err := findFile(f.edit); err != nil {
+			faults = append(faults, wrongf("edit", "--edit: %v", err))
+		}
 	}
 	if _, _, err := topicName(f.project, f.topic); err != nil {
 		faults = append(faults, err)
 	}
-	if f.all && !slices.Contains(releasable, f.reason) {
-		faults = append(faults, fmt.Errorf("--reason is %q; give %s", f.reason, inWords(releasable)))
+	if cmd.Flags().Changed("reason") && !slices.Contains(releasable, f.reason) {
+		faults = append(faults, wrongf("reason", "--reason is %q; give %s", f.reason, inWords(releasable)))
 	}
 	if c := f.release.DefaultCurrency; c != "" && !settle.ValidCurrency(c) {
-		faults = append(faults, fmt.Errorf("--default-currency, or DEFAULT_CURRENCY, is %q; give an ISO 4217 alphabetic code in upper case, such as USD", c))
+		faults = append(faults, wrongf("default-currency", "--default-currency, or DEFAULT_CURRENCY, is %q; give an ISO 4217 alphabetic code in upper case, such as USD", c))
 	}
 	return errors.Join(faults...)
 }

@@ -19,6 +19,7 @@ func newReport(s streams) *cobra.Command {
 		database databaseFlags
 		output   outputFlags
 		flags    reportFlags
+		from, to time.Time
 	)
 	cmd := &cobra.Command{
 		Use:   "report",
@@ -38,11 +39,11 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
   settlectl report --account reserve-claims --from 2026-11-01 \
     --csv > november.csv`,
 		Args: noArguments,
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			from, to, err = flags.check(s.now())
+			return errors.Join(database.check(), output.check(), err)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, to, err := flags.check(s.now())
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
 			return interruptible(cmd.Context(), func(ctx context.Context) error {
 				return printReport(ctx, flags.account, from, to, database, output.form, s)
 			})
@@ -59,15 +60,18 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 }
 
 func (f reportFlags) check(now time.Time) (from, to time.Time, err error) {
-	switch {
-	case f.account == "":
-		return from, to, errors.New("--account is empty; give the ID of a ledger account")
-	case f.from == "":
-		return from, to, fmt.Errorf("--from is empty; give %s", timeForms)
-	case f.to == "":
+	var faults []error
+	if f.account == "" {
+		faults = append(faults, wrongf("account", "--account is empty; give the ID of a ledger account"))
+	}
+	if f.from == "" {
+		faults = append(faults, wrongf("from", "--from is empty; give %s", timeForms))
+	}
+	if f.to == "" {
 		f.to = now.UTC().Format(time.RFC3339Nano)
 	}
-	return period("from", f.from, "to", f.to, now)
+	from, to, err = period("from", f.from, "to", f.to, now)
+	return from, to, errors.Join(append(faults, err)...)
 }
 
 func printReport(ctx context.Context, account string, from, to time.Time, database databaseFlags, form string, s streams) error {

@@ -58,12 +58,12 @@ no such settlement, 130 interrupted.`,
     --note "a second claim, now stl-8501"`,
 		Args:              oneArgument("ID"),
 		ValidArgsFunction: cobra.NoFileCompletions,
+		PreRunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(database.check(), output.check(), requireText(cmd, "by", "note"))
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check(), requireText(cmd, "by", "note")); err != nil {
-				return err
-			}
 			r.SettlementID = args[0]
-			return operating(cmd.Context(), s, database, func(ctx context.Context, o *operate.Operator) error {
+			return operating(cmd.Context(), s, database, args[0], func(ctx context.Context, o *operate.Operator) error {
 				return resolveConflict(ctx, s, output.form, o, r)
 			})
 		},

@@ -33,11 +33,9 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 3 no such
 settlement, 130 interrupted.`,
 		Example: `  settlectl show stl-8472
   settlectl show stl-8472 --json | jq -r '.bank_instruction.state'`,
-		Args: oneArgument("ID"),
+		Args:    oneArgument("ID"),
+		PreRunE: func(*cobra.Command, []string) error { return errors.Join(database.check(), output.check()) },
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check()); err != nil {
-				return err
-			}
 			return interruptible(cmd.Context(), func(ctx context.Context) error {
 				return show(ctx, args[0], database, output.form, s)
 			})
@@ -59,14 +57,19 @@ func show(ctx context.Context, id string, database databaseFlags, form string, s
 	found, err := investigate.Reader{Client: client, Bound: database.bound()}.Settlement(ctx, id)
 	switch {
 	case errors.Is(err, investigate.ErrNoSettlement):
-		return &codedError{code: exitAbsent, err: fmt.Errorf(
-			"there is no settlement %s in %s; letter case matters, and a message that was quarantined has none (settlectl list quarantine)", visible(id), database.name)}
+		return noSettlement(id, database)
 	case err != nil:
 		return database.explain(err)
 	case form == outputJSON:
 		return printJSON(s.out, found)
 	}
 	return page{s}.print(found)
+}
+
+// noSettlement says that there is none of an ID, and why that can be.
+func noSettlement(id string, database databaseFlags) error {
+	return &codedError{code: exitAbsent, err: fmt.Errorf(
+		"there is no settlement %s in %s; letter case matters, and a message that was quarantined has none (settlectl list quarantine)", visible(id), database.name)}
 }
 
 // page is a settlement on a terminal.

@@ -23,6 +23,7 @@ func newTail(s streams) *cobra.Command {
 		output   outputFlags
 		since    string
 		interval time.Duration
+		from     time.Time
 	)
 	cmd := &cobra.Command{
 		Use:   "tail",
@@ -41,14 +42,14 @@ which is how it usually ends.`,
 		Example: `  settlectl tail
   settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
 		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			from, err := parseTime("since", since, s.now())
+		PreRunE: func(*cobra.Command, []string) (err error) {
+			from, err = parseTime("since", since, s.now())
 			if interval < minInterval {
-				err = errors.Join(err, fmt.Errorf("--interval is %v; give %v or more", interval, minInterval))
+				err = errors.Join(err, wrongf("interval", "--interval is %v; give %v or more", interval, minInterval))
 			}
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
+			return errors.Join(database.check(), output.check(), err)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			return interruptible(cmd.Context(), func(ctx context.Context) error {
 				return tail(ctx, from, pause(interval), database, output.form, s)
 			})

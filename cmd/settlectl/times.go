@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -38,7 +39,7 @@ const day = 24 * time.Hour
 func awayFrom(now, at time.Time) string {
 	d := at.Sub(now)
 	if d < 0 {
-		return "overdue by " + roughly(-d)
+		return roughly(-d) + " late"
 	}
 	return "in " + roughly(d)
 }
@@ -75,7 +76,7 @@ func parseTime(flag, value string, now time.Time) (time.Time, error) {
 	}
 	ago, err := parseAgo(value)
 	if err != nil || ago < 0 {
-		return time.Time{}, fmt.Errorf("--%s is %q; give %s", flag, value, timeForms)
+		return time.Time{}, wrongf(flag, "--%s is %q; give %s", flag, value, timeForms)
 	}
 	return now.Add(-ago).UTC(), nil
 }
@@ -92,10 +93,9 @@ func parseAgo(value string) (time.Duration, error) {
 // period reads two time flags, the first of which has to be before the second
 // where both are given.
 func period(fromFlag, from, toFlag, to string, now time.Time) (begin, end time.Time, err error) {
-	if begin, err = parseTime(fromFlag, from, now); err != nil {
-		return begin, end, err
-	}
-	if end, err = parseTime(toFlag, to, now); err != nil {
+	begin, beginFault := parseTime(fromFlag, from, now)
+	end, endFault := parseTime(toFlag, to, now)
+	if err := errors.Join(beginFault, endFault); err != nil {
 		return begin, end, err
 	}
 	if !begin.IsZero() && !end.IsZero() && !begin.Before(end) {

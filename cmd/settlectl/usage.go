@@ -10,9 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// plain makes every command say in words of this program what is wrong with the
+// plain makes every command say in words of this program all that is wrong with the
 // way in which it was called, and fits its help to columns. All that cobra would
-// say itself about arguments, subcommands and flags is said here.
+// say itself about arguments, subcommands and flags is said here. What a command
+// finds wrong with its flags itself it says in its PreRunE, all of it at once;
+// that is called here, beside the other checks, and not by cobra after them.
 func plain(root *cobra.Command, columns int) {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -24,11 +26,12 @@ func plain(root *cobra.Command, columns int) {
 	).Replace(root.UsageTemplate()))
 	everyCommand(root, func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			if f.DefValue == "[]" { // which the help would tell
+			if slices.Contains([]string{"[]", "0s"}, f.DefValue) { // which the help would tell
 				f.DefValue = ""
 			}
+			f.Value = &readLater{Value: f.Value}
 		})
-		args := cmd.Args
+		args, check := cmd.Args, cmd.PreRunE
 		switch {
 		case cmd.HasSubCommands():
 			args = subcommand
@@ -41,10 +44,77 @@ func plain(root *cobra.Command, columns int) {
 			args = noArguments
 			cmd.Long = narrowed(cmd.Long)
 		}
+		cmd.PreRunE = nil
 		cmd.Args = func(cmd *cobra.Command, given []string) error {
-			return errors.Join(args(cmd, given), missingFlags(cmd), flagsTogether(cmd))
+			faults := []error{args(cmd, given), unreadFlags(cmd), missingFlags(cmd), flagsTogether(cmd)}
+			if check != nil {
+				faults = append(faults, check(cmd, given))
+			}
+			return errors.Join(firstOfEach(nil, faults...)...)
 		}
 	})
+}
+
+// readLater is the value of a flag that keeps what is wrong with it, so that the
+// flags behind it are looked at too. [unreadFlags] tells it.
+type readLater struct {
+	pflag.Value
+	given string
+	wrong bool
+}
+
+// Set implements [pflag.Value]. It never fails.
+func (v *readLater) Set(given string) error {
+	if err := v.Value.Set(given); err != nil {
+		v.given, v.wrong = given, true
+	}
+	return nil
+}
+
+// unreadFlags says which flags have values that cannot be read.
+func unreadFlags(cmd *cobra.Command) error {
+	var faults []error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if v, is := f.Value.(*readLater); is && v.wrong {
+			faults = append(faults, unreadable(f, v.given))
+		}
+	})
+	return errors.Join(faults...)
+}
+
+func unreadable(f *pflag.Flag, given string) error {
+	return wrongf(f.Name, "--%s is %q; give %s", f.Name, given, formOf(f))
+}
+
+// wrongFlag is what is wrong with one flag.
+type wrongFlag struct{ flag, words string }
+
+func (w *wrongFlag) Error() string { return w.words }
+
+// wrongf says what is wrong with a flag.
+func wrongf(flag, format string, args ...any) error {
+	return &wrongFlag{flag, fmt.Sprintf(format, args...)}
+}
+
+// firstOfEach appends faults, joined ones one by one, to those that are told. Of a
+// flag it takes the first: one that is missing or cannot be read has its default,
+// and the checks that come after it look at that.
+func firstOfEach(told []error, faults ...error) []error {
+	for _, fault := range faults {
+		if joined, is := fault.(interface{ Unwrap() []error }); is {
+			told = firstOfEach(told, joined.Unwrap()...)
+			continue
+		}
+		about, is := errors.AsType[*wrongFlag](fault)
+		if fault == nil || is && slices.ContainsFunc(told, func(other error) bool {
+			earlier, is := errors.AsType[*wrongFlag](other)
+			return is && earlier.flag == about.flag
+		}) {
+			continue
+		}
+		told = append(told, fault)
+	}
+	return told
 }
 
 // everyCommand calls f with a command and with all below it.
@@ -83,6 +153,22 @@ func oneArgument(name string) cobra.PositionalArgs {
 			return fmt.Errorf("%s is missing; type: %s", name, typed(cmd))
 		}
 		return oneAtMost(cmd, given)
+	}
+}
+
+// argumentOr is for commands that need what is called name, or a flag in its place.
+func argumentOr(name, flag string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, given []string) error {
+		instead, err := cmd.Flags().GetBool(flag)
+		switch {
+		case err != nil:
+			return err
+		case !instead:
+			return oneArgument(name)(cmd, given)
+		case len(given) > 0:
+			return fmt.Errorf("%s and --%s do not go together; give one of them", name, flag)
+		}
+		return nil
 	}
 }
 
@@ -173,7 +259,7 @@ func flagFault(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("--%s has no value: %s", empty.GetFlag().Name, meaning(empty.GetFlag()))
 	}
 	if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
-		return fmt.Errorf("--%s is %q; give %s", invalid.GetFlag().Name, invalid.GetValue(), formOf(invalid.GetFlag()))
+		return unreadable(invalid.GetFlag(), invalid.GetValue())
 	}
 	if broken, is := errors.AsType[*pflag.InvalidSyntaxError](err); is {
 		return fmt.Errorf("%q is no flag; type: --NAME VALUE or --NAME=VALUE", broken.GetSpecifiedFlag())
@@ -257,7 +343,7 @@ func missingFlags(cmd *cobra.Command) error {
 	var faults []error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if slices.Contains(f.Annotations[cobra.BashCompOneRequiredFlag], "true") && !f.Changed {
-			faults = append(faults, fmt.Errorf("--%s is missing: %s", f.Name, meaning(f)))
+			faults = append(faults, wrongf(f.Name, "--%s is missing: %s", f.Name, meaning(f)))
 		}
 	})
 	return errors.Join(faults...)

@@ -16,7 +16,12 @@ import (
 // command, what to type, and where the help is.
 func TestWrongCallsAreTold(t *testing.T) {
 	t.Parallel()
-	const missing = "--database is missing: name of the database, projects/P/instances/I/databases/D; or set SPANNER_DATABASE"
+	const (
+		missing    = "--database is missing: name of the database, projects/P/instances/I/databases/D; or set SPANNER_DATABASE"
+		noDatabase = `--database, or SPANNER_DATABASE, is "d"; give projects/P/instances/I/databases/D`
+		noTopic    = `--topic is "t", without a project; add --project, or give projects/P/topics/t`
+		noBank     = "--function is missing; name the deployed function whose bank it is, or give --bank-from-environment"
+	)
 	for _, tt := range []struct {
 		args    string
 		command string
@@ -24,10 +29,13 @@ func TestWrongCallsAreTold(t *testing.T) {
 	}{
 		// Arguments.
 		{"show", "show", []string{"ID is missing; type: settlectl show ID", missing}},
-		{"resolve conflict --database d --by b --note n", "resolve conflict", []string{"ID is missing; type: settlectl resolve conflict ID"}},
-		{"show a b --database d", "show", []string{`"b" is one argument too many; type: settlectl show ID`}},
+		{"resolve conflict --database d --by b --note n", "resolve conflict", []string{"ID is missing; type: settlectl resolve conflict ID", noDatabase}},
+		{"show a b --database d", "show", []string{`"b" is one argument too many; type: settlectl show ID`, noDatabase}},
 		{"check a b", "check", []string{`"b" is one argument too many; type: settlectl check [FILE|-]`}},
-		{"verify now --database d", "verify", []string{`"now" is one argument too many; flags are all that goes here`}},
+		{"verify now --database d", "verify", []string{`"now" is one argument too many; flags are all that goes here`, noDatabase}},
+		{"release m --all --reason not_json --topic t --by b --database d", "release", []string{"MESSAGE and --all do not go together; give one of them", noDatabase, noTopic}},
+		{"reconcile stl-1 --due --database d", "reconcile", []string{"ID and --due do not go together; give one of them", noDatabase, noBank}},
+		{"reconcile", "reconcile", []string{"ID is missing; type: settlectl reconcile ID|--due", missing, noBank}},
 		{"completion bash now", "completion bash", []string{`"now" is one argument too many; flags are all that goes here`}},
 
 		// Commands.
@@ -49,10 +57,12 @@ func TestWrongCallsAreTold(t *testing.T) {
 		{"list --since 7d conflict", "list", []string{"there is no flag --since here; name the command before its flags: conflicts, manual, movements, quarantine or uncertain"}},
 		{"show -x", "show", []string{"there is no flag -x; flags begin with --, and -- alone stands before an argument that begins with -"}},
 		{"capacity --rate many", "capacity", []string{`--rate is "many"; give a number`}},
+		{"capacity --rate 1 --rate many --concurrency x", "capacity", []string{`--concurrency is "x"; give a whole number`, `--rate is "many"; give a number`}},
 		{"capacity --rate", "capacity", []string{"--rate has no value: payouts a second, a number; more than one: a column each"}},
-		{"show a --json=perhaps", "show", []string{`--json is "perhaps"; give true or false, or nothing, which means true`}},
-		{"tail --interval soon", "tail", []string{`--interval is "soon"; give a duration such as 90s, 15m or 24h`}},
-		{"list manual --limit few", "list manual", []string{`--limit is "few"; give a whole number`}},
+		{"show a --json=perhaps", "show", []string{`--json is "perhaps"; give true or false, or nothing, which means true`, missing}},
+		{"tail --interval soon", "tail", []string{`--interval is "soon"; give a duration such as 90s, 15m or 24h`, missing}},
+		{"list manual --limit few", "list manual", []string{`--limit is "few"; give a whole number`, missing}},
+		{"show a --help=perhaps", "show", []string{`--help is "perhaps"; give true or false, or nothing, which means true`}},
 		{"show a --=b", "show", []string{`"--=b" is no flag; type: --NAME VALUE or --NAME=VALUE`}},
 
 		// Flags that are needed, all at once, and those that do not go together.
@@ -65,11 +75,53 @@ func TestWrongCallsAreTold(t *testing.T) {
 			"ID is missing; type: settlectl decide ID --confirmed|--rejected|--resend-new-key",
 			"--by is missing: who decides", missing, "--note is missing: how they know, in one line",
 			"--second is missing: who else has looked at it and agrees",
-			"give one of --confirmed, --rejected or --resend-new-key",
+			"give one of --confirmed, --rejected or --resend-new-key", noBank,
 		}},
-		{"release --all --database d --by b --topic t", "release", []string{"--all needs --reason"}},
-		{"release m --reason not_json --database d --by b --topic t", "release", []string{"--reason needs --all"}},
-		{"list manual --json --csv --database d", "list manual", []string{"--json and --csv do not go together; give one of them"}},
+		{"release --all --database d --by b --topic t", "release", []string{"--all needs --reason", noDatabase, noTopic}},
+		{"release m --reason not_json --database d --by b --topic t", "release", []string{"--reason needs --all", noDatabase, noTopic}},
+		{"release m --edit /no/file --database d --by b --topic t", "release", []string{
+			noDatabase, "--edit needs --note, which says in one line who of the producer agreed",
+			"--edit: open /no/file: no such file or directory; name a file that can be read, or - for standard input", noTopic,
+		}},
+		{"release m --edit . --note= --database d --by b --topic t", "release", []string{
+			noDatabase, `--note is ""; give one line of text`, "--edit: . is a directory; name a file, or - for standard input", noTopic,
+		}},
+		{"list manual --json --csv --database d", "list manual", []string{"--json and --csv do not go together; give one of them", noDatabase}},
+
+		// Values that do not fit, with what else is wrong.
+		{"doctor --database d --subscription bar --function baz", "doctor", []string{
+			noDatabase, `--function is "baz"; give projects/P/locations/L/functions/F`, `--subscription is "bar"; give projects/P/subscriptions/S`,
+		}},
+		{"doctor --database d --function baz --function-timeout 90", "doctor", []string{
+			`--function-timeout is "90"; give a duration such as 90s, 15m or 24h`,
+			"--subscription is missing: name of the trigger's subscription: projects/P/subscriptions/S",
+			"--function and --function-timeout do not go together; give one of them",
+			noDatabase, `--function is "baz"; give projects/P/locations/L/functions/F`,
+		}},
+		{"capacity --rate 0 --bank-share 2 --cpu 0s --log-bytes 0 --output x", "capacity", []string{
+			"--rate is 0; give a number above 0, at most 10,000,000", "--bank-share is 2; give 0 to 1", "--cpu is 0s; it has to be above 0",
+			"--log-bytes is 0; it has to be above 0", `--output is "x"; give table or json`,
+		}},
+		{"report --from 1x --to 2x", "report", []string{
+			"--account is missing: ID of the ledger account", missing, `--from is "1x"; give ` + timeForms, `--to is "2x"; give ` + timeForms,
+		}},
+		{"list movements --state acepted --since 1x --limit -1 --stale -1s --role no-way! --database d", "list movements", []string{
+			noDatabase, `--role, or SPANNER_DATABASE_ROLE, is "no-way!"; give the name of a database role, such as settleonce_operator, or nothing`,
+			"--stale is -1s; give a duration of 0 to 168h0m0s", `--since is "1x"; give ` + timeForms, "--limit is -1; give a number above 0, or 0 for all",
+			`--state is "acepted"; give uncertain, accepted, confirmed, rejected, returned, manual or none`,
+		}},
+		{"verify --limit -1 --workers 0 --bank-rate 0 --key-lifetime 0s --function f --database d", "verify", []string{
+			noDatabase, "--function and --bank-from-environment say which bank is asked; add --bank to ask it", "--limit is -1; give 0 to 100000",
+			"--workers is 0; give 1 to 64", "--bank-rate is 0; give a number above 0, at most 10000", "--key-lifetime is not above 0; give durations such as 24h,72h",
+		}},
+		{"resolve conflict stl-1 --by= --note= --database d", "resolve conflict", []string{
+			noDatabase, `--by is ""; give one line of text`, `--note is ""; give one line of text`,
+		}},
+		{"check a b --default-currency eur", "check", []string{
+			`"b" is one argument too many; type: settlectl check [FILE|-]`,
+			`--default-currency is "eur"; give an ISO 4217 alphabetic code in upper case, such as USD`,
+		}},
+		{"publish --topic t", "publish", []string{"FILE is missing; type: settlectl publish FILE|-", noTopic}},
 	} {
 		got := settlectl(t, nil, nil, strings.Fields(tt.args)...)
 		path := strings.TrimSuffix("settlectl "+tt.command, " ")

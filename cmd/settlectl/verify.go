@@ -84,11 +84,9 @@ standard error say what it stands for:
     --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl verify --output json |
     jq -r 'select(.type == "violation") | .settlement_id'`,
-		Args: noArguments,
+		Args:    noArguments,
+		PreRunE: func(*cobra.Command, []string) error { return flags.check(s) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flags.check(s); err != nil {
-				return err
-			}
 			return interruptible(cmd.Context(), func(ctx context.Context) error { return incomplete(verifyDatabase(ctx, flags, s)) })
 		},
 	}
@@ -107,30 +105,28 @@ standard error say what it stands for:
 
 // check finds flags that are wrong.
 func (f *verifyFlags) check(s streams) error {
-	if err := cmp.Or(f.database.check(), f.output.check()); err != nil {
-		return err
-	}
-	if err := f.checkBank(); err != nil {
-		return err
-	}
+	faults := []error{f.database.check(), f.output.check(), f.checkBank()}
 	if life := s.getenv(config.EnvBankKeyLifetime); life != "" && len(f.keyLifetimes) == 0 {
 		d, err := time.ParseDuration(life)
 		if err != nil {
-			return fmt.Errorf("%s is %q; give a duration such as 24h, or --key-lifetime", config.EnvBankKeyLifetime, life)
+			faults = append(faults, wrongf("key-lifetime", "%s is %q; give a duration such as 24h, or --key-lifetime", config.EnvBankKeyLifetime, life))
+		} else {
+			f.keyLifetimes = []time.Duration{d}
 		}
-		f.keyLifetimes = []time.Duration{d}
 	}
-	switch {
-	case f.limit < 0 || f.limit > maxFindings:
-		return fmt.Errorf("--limit is %d; give 0 to %d", f.limit, maxFindings)
-	case f.workers < 1 || f.workers > maxWorkers:
-		return fmt.Errorf("--workers is %d; give 1 to %d", f.workers, maxWorkers)
-	case !(f.bankRate > 0 && f.bankRate <= maxBankRate): // NaN is neither
-		return fmt.Errorf("--bank-rate is %g; give a number above 0, at most %d", f.bankRate, maxBankRate)
-	case slices.ContainsFunc(f.keyLifetimes, func(life time.Duration) bool { return life <= 0 }):
-		return errors.New("--key-lifetime is not above 0; give durations such as 24h,72h")
+	if f.limit < 0 || f.limit > maxFindings {
+		faults = append(faults, wrongf("limit", "--limit is %d; give 0 to %d", f.limit, maxFindings))
 	}
-	return nil
+	if f.workers < 1 || f.workers > maxWorkers {
+		faults = append(faults, wrongf("workers", "--workers is %d; give 1 to %d", f.workers, maxWorkers))
+	}
+	if !(f.bankRate > 0 && f.bankRate <= maxBankRate) { // NaN is neither
+		faults = append(faults, wrongf("bank-rate", "--bank-rate is %g; give a number above 0, at most %d", f.bankRate, maxBankRate))
+	}
+	if slices.ContainsFunc(f.keyLifetimes, func(life time.Duration) bool { return life <= 0 }) {
+		faults = append(faults, wrongf("key-lifetime", "--key-lifetime is not above 0; give durations such as 24h,72h"))
+	}
+	return errors.Join(faults...)
 }
 
 // checkBank finds flags about the bank that are wrong.

@@ -250,16 +250,20 @@ func TestWhatComesNext(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		in   settle.Instruction
+		last string // what was seen last
 		want string
 	}{
-		{"never sent", settle.Instruction{State: settle.InstructionUncertain, NextCheckAt: due}, "the transfer is sent to the bank"},
-		{"sent", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due}, "the bank is asked again what became of the transfer"},
-		{"a step is at work", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due, LeaseUntil: due}, "a step is at work; if it dies, the bank is asked again what became of the transfer"},
-		{"a step died", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: now, LeaseUntil: now}, "the bank is asked again what became of the transfer"},
-		{"final and no longer watched", settle.Instruction{State: settle.InstructionConfirmed, FinalAt: now}, ""},
-		{"returned", settle.Instruction{State: settle.InstructionReturned}, ""},
+		{"never sent", settle.Instruction{State: settle.InstructionUncertain, NextCheckAt: due}, "", "the transfer is sent to the bank"},
+		{"sent", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due}, "", "the bank is asked again what became of the transfer"},
+		{"not found too early", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due}, "not_found", "the bank is asked again what became of the transfer; not found came too early to count: the send could still arrive, or not be shown yet"},
+		{"not found once", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due, NotFoundSince: now}, "not_found", "the bank is asked again what became of the transfer"},
+		{"nothing learnt", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due}, "unknown; HTTP status 500", "the bank is asked again what became of the transfer"},
+		{"a step is at work", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: due, LeaseUntil: due}, "", "a step is at work; if it dies, the bank is asked again what became of the transfer"},
+		{"a step died", settle.Instruction{State: settle.InstructionUncertain, Sends: 1, NextCheckAt: now, LeaseUntil: now}, "", "the bank is asked again what became of the transfer"},
+		{"final and no longer watched", settle.Instruction{State: settle.InstructionConfirmed, FinalAt: now}, "", ""},
+		{"returned", settle.Instruction{State: settle.InstructionReturned}, "", ""},
 	} {
-		s := Settlement{Movement: Movement{SettlementID: "a", Intact: true}, ReadAt: now}
+		s := Settlement{Movement: Movement{SettlementID: "a", Intact: true}, ReadAt: now, Events: []Event{{Cause: settle.CauseCreated}, {Cause: settle.CauseStatus, Detail: &tt.last}}}
 		got := next(s, &tt.in)
 		want := Next{By: ByReconciler, What: tt.want, At: &tt.in.NextCheckAt}
 		if tt.want == "" {

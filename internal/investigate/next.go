@@ -2,6 +2,7 @@ package investigate
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -54,7 +55,7 @@ func next(s Settlement, in *settle.Instruction) []Next {
 		all = append(all, Next{By: ByPerson, What: openConflictWords(len(open), s.MoreConflicts), Command: command + " --by WHO --note WHAT"})
 	}
 	if in != nil {
-		if n, comes := nextAtTheBank(*in, s.ReadAt); comes {
+		if n, comes := nextAtTheBank(*in, s.Events, s.ReadAt); comes {
 			all = append(all, n)
 		}
 	}
@@ -89,7 +90,7 @@ func openConflictWords(open int, more bool) string {
 }
 
 // nextAtTheBank is what the next step of the instruction does.
-func nextAtTheBank(in settle.Instruction, now time.Time) (n Next, comes bool) {
+func nextAtTheBank(in settle.Instruction, history []Event, now time.Time) (n Next, comes bool) {
 	plan, at := in.Next()
 	switch plan {
 	case settle.PlanNothing:
@@ -100,7 +101,7 @@ func nextAtTheBank(in settle.Instruction, now time.Time) (n Next, comes bool) {
 			n.What = "the transfer is sent again, with the same key and bytes"
 		}
 	case settle.PlanAsk:
-		n.What = askWords(in)
+		n.What = askWords(in, history)
 	}
 	if now.Before(in.LeaseUntil) {
 		n.What = "a step is at work; if it dies, " + n.What
@@ -109,7 +110,7 @@ func nextAtTheBank(in settle.Instruction, now time.Time) (n Next, comes bool) {
 	return n, true
 }
 
-func askWords(in settle.Instruction) string {
+func askWords(in settle.Instruction, history []Event) string {
 	switch in.State {
 	case settle.InstructionConfirmed:
 		return "final; once a day the bank is asked whether the money came back, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
@@ -117,7 +118,21 @@ func askWords(in settle.Instruction) string {
 		return "final; once a day the bank is asked whether it executed it after all, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
 	case settle.InstructionAccepted:
 		return "the bank, which has the transfer, is asked whether it is final"
-	case settle.InstructionUncertain, settle.InstructionReturned, settle.InstructionManual, settle.InstructionNone:
+	case settle.InstructionUncertain:
+		if foundTooEarly(in, history) {
+			return "the bank is asked again what became of the transfer; not found came too early to count: the send could still arrive, or not be shown yet"
+		}
+	case settle.InstructionReturned, settle.InstructionManual, settle.InstructionNone:
 	}
 	return "the bank is asked again what became of the transfer"
+}
+
+// foundTooEarly reports whether the latest that happened is that the bank did not
+// know the transfer, and that does not count.
+func foundTooEarly(in settle.Instruction, history []Event) bool {
+	if len(history) == 0 || !in.NotFoundSince.IsZero() {
+		return false
+	}
+	last := history[len(history)-1]
+	return last.Cause == settle.CauseStatus && last.Detail != nil && strings.HasPrefix(*last.Detail, settle.StatusNotFound.String())
 }

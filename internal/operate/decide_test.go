@@ -150,8 +150,11 @@ func TestDecideAgainstTheBank(t *testing.T) {
 	if _, err := w.operator.Open(t.Context(), "stl-plain"); !errors.Is(err, settle.ErrNoInstruction) {
 		t.Errorf("without an instruction: %v", err)
 	}
-	if _, err := w.operator.Open(t.Context(), "stl-none"); !errors.Is(err, operate.ErrNoSettlement) {
-		t.Errorf("without a settlement: %v", err)
+	if _, err := w.operator.Open(t.Context(), "stl-none"); !errors.Is(err, operate.ErrNoSettlement) || strings.Count(err.Error(), "stl-none") != 1 {
+		t.Errorf("without a settlement, or not named once: %v", err)
+	}
+	if _, err := w.operator.Step(t.Context(), nil, "stl-none"); !errors.Is(err, operate.ErrNoSettlement) || strings.Count(err.Error(), "stl-none") != 1 {
+		t.Errorf("a step without a settlement, or not named once: %v", err)
 	}
 }
 

@@ -81,14 +81,15 @@ type rowReader interface {
 	ReadRow(ctx context.Context, table string, key spanner.Key, columns []string) (*spanner.Row, error)
 }
 
-// settled fails with [ErrNoSettlement] where nothing was settled under the ID.
+// settled fails with [ErrNoSettlement] where nothing was settled under the ID. Which
+// ID that is says the caller.
 func settled(ctx context.Context, tx rowReader, id string) error {
 	_, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{spannerstore.SettlementKey(id)}, []string{"settlement_id"})
 	if errors.Is(err, spanner.ErrRowNotFound) {
-		return fmt.Errorf("settlement %q: %w", id, ErrNoSettlement)
+		return ErrNoSettlement
 	}
 	if err != nil {
-		return fmt.Errorf("read settlement %q: %w", id, err)
+		return fmt.Errorf("read movement: %w", err)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (o *Operator) Resolve(ctx context.Context, r Resolution) (Conflict, error) 
 		})})
 	}, spanner.TransactionOptions{TransactionTag: tagResolve})
 	if err != nil {
-		return Conflict{}, fmt.Errorf("resolve conflict: %w", err)
+		return Conflict{}, fmt.Errorf("resolve conflict of settlement %q: %w", r.SettlementID, err)
 	}
 	if writes {
 		closed.ResolvedAt = response.CommitTs
@@ -137,7 +137,7 @@ func conflictsOf(ctx context.Context, tx *spanner.ReadWriteTransaction, id strin
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read conflicts of settlement %q: %w", id, err)
+		return nil, fmt.Errorf("read conflicts: %w", err)
 	}
 	return all, nil
 }

@@ -2,6 +2,7 @@ package operate_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/settleonce/settleonce/internal/operate"
@@ -20,8 +21,8 @@ func TestResolveAConflict(t *testing.T) {
 		return w.operator.Resolve(t.Context(), operate.Resolution{SettlementID: id, Hash: hash, By: by, Note: note})
 	}
 
-	if _, err := resolve("stl-3", "", "ines", "n"); !errors.Is(err, operate.ErrNoSettlement) {
-		t.Errorf("no such settlement: %v", err)
+	if _, err := resolve("stl-3", "", "ines", "n"); !errors.Is(err, operate.ErrNoSettlement) || strings.Count(err.Error(), "stl-3") != 1 {
+		t.Errorf("no such settlement, or not named once: %v", err)
 	}
 	_, err := resolve("stl-2", "", "ines", "n")
 	wantRefused(t, err, "has no conflict")

@@ -54,7 +54,7 @@ func (o *Operator) instruction(ctx context.Context, id string) (settle.Instructi
 	tx := o.Client.ReadOnlyTransaction()
 	defer tx.Close()
 	if err := settled(ctx, tx, id); err != nil {
-		return settle.Instruction{}, err
+		return settle.Instruction{}, fmt.Errorf("settlement %q: %w", id, err)
 	}
 	in, err := readInstruction(ctx, tx, id)
 	if err != nil {
