@@ -248,7 +248,7 @@ func (l *lab) renew(ctx context.Context) error {
 	if l.emulator == nil {
 		return nil
 	}
-	if err := l.closeEmulator(); err != nil {
+	if err := l.closeEmulator(); err != nil { //nolint:contextcheck // it ends whether ctx does or not
 		return err
 	}
 	return l.startEmulator(ctx)
