@@ -10,7 +10,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
@@ -23,9 +22,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	f := newFixture(t)
 	t.Setenv("SPANNER_EMULATOR_HOST", f.database.emulator)
 	for _, id := range []string{stlBlocked, stlTwice} {
-		f.script(id, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
-		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-		f.step(id, time.Minute, settle.InstructionManual)
+		f.block(id)
 	}
 	deployed := map[string]string{"SPANNER_DATABASE": f.database.name, "BANK_URL": f.gate.URL, "BANK_KEY_LIFETIME": "72h"}
 	serve := func(variables map[string]string) []string {
@@ -128,9 +125,7 @@ func TestAStepWithTheEnvironmentsBankSaysSo(t *testing.T) {
 func TestADecisionWithoutAReceipt(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
-	f.deliver(payout(stlBlocked, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step(stlBlocked, time.Minute, settle.InstructionManual)
+	f.block(stlBlocked)
 	key := sha256.Sum256([]byte(stlBlocked))
 	if _, err := f.client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete("settlement_receipts", spanner.Key{key[:]})}); err != nil {
 		t.Fatal(err)
@@ -146,9 +141,7 @@ func TestADecisionWithoutAReceipt(t *testing.T) {
 func TestABankThatLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
-	f.deliver(payout(stlBlocked, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step(stlBlocked, time.Minute, settle.InstructionManual)
+	f.block(stlBlocked)
 	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	decide := []string{"decide", stlBlocked, "--rejected", "--by", "ines", "--second", "bert", "--note", "letter of the bank"}

@@ -316,7 +316,7 @@ func (f *fixture) fillManual() {
 	f.script(stlForgotten, banktest.Plan{Rest: lost})
 	f.script(stlImpatience, banktest.Plan{Rest: lost, StepsRest: banktest.Step{HTTPStatus: 500}})
 	f.script(stlTwice, banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
-	f.script(stlBlocked, banktest.Plan{StepsRest: banktest.Step{Status: "BLCK"}})
+	f.script(stlBlocked, banktest.Plan{StepsRest: forPeople})
 	f.script(stlVanished, banktest.Plan{Rest: banktest.Attempt{Execute: banktest.ExecuteNever}})
 	for _, id := range []string{stlOther, stlForgotten, stlImpatience, stlTwice, stlBlocked, stlVanished} {
 		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
@@ -327,6 +327,14 @@ func (f *fixture) fillManual() {
 	f.step(stlTwice, time.Minute, manual)
 	f.step(stlBlocked, time.Minute, manual)
 	f.step(stlVanished, time.Minute, manual)
+}
+
+// block settles a payout whose transfer the bank leaves to a person.
+func (f *fixture) block(id string) {
+	f.t.Helper()
+	f.script(id, banktest.Plan{StepsRest: forPeople})
+	f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(id, time.Minute, settle.InstructionManual)
 }
 
 // fillHeld comes last: after it the bank's client lets no send through for a while.

@@ -127,7 +127,7 @@ func (s *Store) insertSettlement(ctx context.Context, st settle.Settlement) (set
 	if err != nil {
 		return settle.Result{}, err
 	}
-	appliedAt, err := s.client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagSettle))
+	appliedAt, err := s.insert(ctx, tagSettle, rows)
 	if err != nil {
 		return settle.Result{}, err
 	}
@@ -199,7 +199,7 @@ func (s *Store) insertConflict(j settle.Judgement) attempt {
 		if err != nil {
 			return settle.Result{}, err
 		}
-		_, err = s.client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagSettle))
+		_, err = s.insert(ctx, tagSettle, rows)
 		return j.Result, err
 	}
 }
@@ -250,7 +250,7 @@ func (s *Store) insertQuarantined(ctx context.Context, q settle.Quarantined) err
 	if err != nil {
 		return err
 	}
-	_, err = s.client.Apply(ctx, []*spanner.Mutation{row}, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagQuarantine))
+	_, err = s.insert(ctx, tagQuarantine, []*spanner.Mutation{row})
 	return err
 }
 
@@ -274,6 +274,12 @@ func (s *Store) quarantineInTransaction(ctx context.Context, q settle.Quarantine
 		}
 	})
 	return err
+}
+
+// insert inserts rows in one Commit and returns its commit timestamp. Sent again
+// after it went through, it fails because the rows exist.
+func (s *Store) insert(ctx context.Context, tag string, rows []*spanner.Mutation) (time.Time, error) {
+	return s.client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
 }
 
 // readWrite runs fn in a read-write transaction and returns its commit
