@@ -69,7 +69,7 @@ race: ## all tests under the race detector
 mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all name": of all tests)
 	@$(GO) run ./internal/mutants $(ARGS)
 
-# Ten to fifteen minutes on two cores that do nothing else. It writes the figures of docs/benchmarks.md and its chart.
+# A quarter of an hour on two cores that do nothing else. It writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
 bench: ## Settle Once against what people use instead, figures and chart into docs/ (ARGS="--quick", "--help")
 	@mkdir -p bin

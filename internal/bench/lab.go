@@ -77,7 +77,7 @@ var (
 		Name: "usual", Rounds: 5, Events: 15, CPUEvents: 100,
 		RoundTrips: []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
 		InFlight:   []int{1, 8, 64}, Turn: time.Second,
-		Rows: []int{1_000, 10_000}, OnlyRows: []int{100_000, 1_000_000}, Kills: 200, Storm: 1_000, Every: 20 * time.Millisecond, Starts: 10, Loop: 200 * time.Millisecond,
+		Rows: []int{1_000, 10_000, 100_000}, OnlyRows: []int{1_000_000}, Kills: 200, Storm: 1_000, Every: 20 * time.Millisecond, Starts: 10, Loop: 200 * time.Millisecond,
 	}
 	Quick = Sizes{
 		Name: "quick", Rounds: 3, Events: 5, CPUEvents: 30,
