@@ -47,27 +47,27 @@ demo: ## settle a sample of messages and show the ledger (ARGS="--memory": witho
 build: ## the programs, into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-# The function's own tests come first and alone, since some of them measure seconds. The others start emulators of their
-# own and wait for them more than they compute, so two packages at a time keep two cores busy. Building comes before, with
-# all cores.
-OTHERS = $$($(GO) list ./... | tail -n +2)
+# The end-to-end tests run first and alone, since some of them measure seconds. The others wait for their emulators more
+# than they compute, so two packages at a time keep two cores busy. The build before uses all cores.
+E2E    = ./internal/test/e2e
+OTHERS = $$($(GO) list ./... | grep -v '/internal/test/e2e$$')
 
 .PHONY: test
 test: ## all tests
 	@$(GO) build ./...
-	$(GO) test -count=1 -timeout=$(TIMEOUT) .
+	$(GO) test -count=1 -timeout=$(TIMEOUT) $(E2E)
 	@$(GO) test -p 2 -count=1 -timeout=$(TIMEOUT) $(OTHERS)
 
 .PHONY: race
 race: ## all tests under the race detector
 	@$(GO) build -race ./...
-	$(GO) test -race -count=1 -timeout=$(TIMEOUT) .
+	$(GO) test -race -count=1 -timeout=$(TIMEOUT) $(E2E)
 	@$(GO) test -race -p 2 -count=1 -timeout=$(TIMEOUT) $(OTHERS)
 
-# One fault after another in a copy of the module; internal/mutants/table.go says which tests have to fail.
+# One fault after another in a copy of the module; internal/test/mutants/table.go says which tests have to fail.
 .PHONY: mutants
 mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all name": of all tests)
-	@$(GO) run ./internal/mutants $(ARGS)
+	@$(GO) run ./internal/test/mutants $(ARGS)
 
 # A quarter of an hour on two cores that do nothing else. It writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
@@ -99,7 +99,7 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 # A failure names its seed: SEED draws that one sequence again, and with SECONDS those of the seeds after it too.
 .PHONY: sim
 sim: ## random sequences against model Pub/Sub, store faults and bank, each step checked (SECONDS=60, or SEED=)
-	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^(TestSequences|TestKept)$$' ./internal/sim \
+	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^(TestSequences|TestKept)$$' ./internal/test/sim \
 		-sim.seconds=$(SECONDS) $(if $(SEED),-sim.seed=$(SEED))
 
 # SEED draws the messages of a failure again; which fault meets which of them depends on the schedule too. What a
@@ -107,14 +107,14 @@ sim: ## random sequences against model Pub/Sub, store faults and bank, each step
 .PHONY: linear
 linear: ## concurrent deliveries while Commits and answers get lost, checked for an order (HISTORIES=50, SEED=)
 	@mkdir -p bin
-	$(GO) test -count=1 -v -timeout=$$(($(HISTORIES) * 20 + 300))s -run='^TestStoresOnSpanner$$' -artifacts -outputdir=bin ./internal/linear \
+	$(GO) test -count=1 -v -timeout=$$(($(HISTORIES) * 20 + 300))s -run='^TestStoresOnSpanner$$' -artifacts -outputdir=bin ./internal/test/linear \
 		-linear.histories=$(HISTORIES) $(if $(SEED),-linear.seed=$(SEED))
 
 # SEED draws the messages of a run again. When memory has grown, what it holds is kept in bin/.
 .PHONY: soak
 soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= of messages instead, SEED=)
 	@mkdir -p bin
-	$(GO) test -tags=soak -count=1 -v -timeout=$(if $(MINUTES),$$(($(MINUTES) + 15)),60)m -run='^TestSoak$$' -artifacts -outputdir=bin . \
+	$(GO) test -tags=soak -count=1 -v -timeout=$(if $(MINUTES),$$(($(MINUTES) + 15)),60)m -run='^TestSoak$$' -artifacts -outputdir=bin $(E2E) \
 		$(if $(MINUTES),-soak.minutes=$(MINUTES)) $(if $(SEED),-soak.seed=$(SEED))
 
 .PHONY: verify-large
@@ -123,7 +123,7 @@ verify-large: ## a database of 100,000 settlements verified, and the peak of mem
 
 .PHONY: crash
 crash: ## every crash point alone: kill the function, and settlectl, before and after everything that it sends
-	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' . ./cmd/settlectl
+	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' $(E2E) ./cmd/settlectl
 
 .PHONY: deploy-rehearsal
 deploy-rehearsal: ## the deployment scripts with the real gcloud, offline, and what they upload built, measured and run

@@ -16,8 +16,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
 

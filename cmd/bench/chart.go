@@ -7,7 +7,7 @@ import (
 	"strings"
 	"text/template"
 
-	"github.com/settleonce/settleonce/internal/bench"
+	"github.com/settleonce/settleonce/internal/test/bench"
 )
 
 //go:embed chart.svg.tmpl

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/settleonce/settleonce/internal/bench"
+	"github.com/settleonce/settleonce/internal/test/bench"
 )
 
 // The lines between which a run writes its figures.

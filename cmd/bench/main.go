@@ -1,5 +1,5 @@
 // Command bench measures Settle Once against what people use instead; see
-// internal/bench for what and how. It prints a table, and writes the figures and a
+// internal/test/bench for what and how. It prints a table, and writes the figures and a
 // chart of them into docs/, so that no figure there is typed by hand.
 package main
 
@@ -21,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"github.com/settleonce/settleonce/internal/bench"
+	"github.com/settleonce/settleonce/internal/test/bench"
 )
 
 // The exit codes.

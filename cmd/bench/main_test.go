@@ -15,9 +15,9 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
-	"github.com/settleonce/settleonce/internal/bench"
-	"github.com/settleonce/settleonce/internal/bench/pgcluster"
+	"github.com/settleonce/settleonce/internal/test/bench"
+	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
 // TestMain runs as the process that is killed, where it is told to.

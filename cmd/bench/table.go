@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/settleonce/settleonce/internal/bench"
+	"github.com/settleonce/settleonce/internal/test/bench"
 )
 
 // sheet is one table of a report, for the terminal and for Markdown.

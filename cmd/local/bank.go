@@ -10,10 +10,10 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/bank"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 // bankToken opens the fake bank, which only this machine reaches.
@@ -21,16 +21,16 @@ const bankToken = "local-bank"
 
 // bankPlans are the creditor accounts to which the fake bank does something else
 // than to pay at once and say so.
-var bankPlans = map[string]banktest.Plan{
+var bankPlans = map[string]fakebank.Plan{
 	// Executed, and the connection breaks before the answer.
-	"cp-answer-lost": {Attempts: []banktest.Attempt{{Answer: banktest.AnswerReset}}},
+	"cp-answer-lost": {Attempts: []fakebank.Attempt{{Answer: fakebank.AnswerReset}}},
 	// The connection breaks before the bank has done anything.
-	"cp-request-lost": {Attempts: []banktest.Attempt{{Execute: banktest.ExecuteNever, Answer: banktest.AnswerReset}}},
-	"cp-closed":       {Rest: banktest.Attempt{Reject: "creditor_account_closed"}},
+	"cp-request-lost": {Attempts: []fakebank.Attempt{{Execute: fakebank.ExecuteNever, Answer: fakebank.AnswerReset}}},
+	"cp-closed":       {Rest: fakebank.Attempt{Reject: "creditor_account_closed"}},
 	// Executed, and sent back two days later.
-	"cp-sent-back": {Life: []banktest.Change{{Status: banktest.Settled}, {After: 48 * time.Hour, Status: banktest.Returned}}},
+	"cp-sent-back": {Life: []fakebank.Change{{Status: fakebank.Settled}, {After: 48 * time.Hour, Status: fakebank.Returned}}},
 	// Accepted, and then the bank knows nothing of it.
-	"cp-forgotten": {Rest: banktest.Attempt{Execute: banktest.ExecuteNever}},
+	"cp-forgotten": {Rest: fakebank.Attempt{Execute: fakebank.ExecuteNever}},
 }
 
 // badCreditors are the accounts of bankPlans in order.
@@ -38,7 +38,7 @@ func badCreditors() []string { return slices.Sorted(maps.Keys(bankPlans)) }
 
 // startBank starts the fake bank.
 func (sys *system) startBank(ctx context.Context) (err error) {
-	sys.bank = banktest.New(nil, sys.clock.Now, banktest.Options{Token: bankToken})
+	sys.bank = fakebank.New(nil, sys.clock.Now, fakebank.Options{Token: bankToken})
 	sys.onClose(func(context.Context) error {
 		sys.bank.Close()
 		return nil

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/emulator"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 const (
@@ -143,7 +143,7 @@ type saw struct {
 	// stored is what the ledger holds in the end, atBank and violations what the
 	// fake bank says of itself.
 	stored     snapshot.Snapshot
-	atBank     []banktest.Transfer
+	atBank     []fakebank.Transfer
 	violations []string
 }
 
@@ -207,7 +207,7 @@ func (sys *system) settleSample(ctx context.Context, rows []row, p *progressBar,
 
 // expectAtBank tells the bank which settlement each key is of, so that it
 // notices when one is paid under two keys.
-func expectAtBank(bank *banktest.Bank, rows []row) {
+func expectAtBank(bank *fakebank.Bank, rows []row) {
 	for _, r := range rows {
 		if len(r.Way) > 0 {
 			bank.Expect(r.settlementID(), settle.InstructionKey(r.settlementID()).String())

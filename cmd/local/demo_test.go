@@ -13,10 +13,10 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // wantReport checks a report of the sample that went right.
@@ -139,7 +139,7 @@ func mustParse(t *testing.T, sample []byte) []row {
 
 func TestDemoOnEmulators(t *testing.T) {
 	t.Parallel()
-	cmd, stderr := child(t, nil, "demo")
+	cmd, stderr := startLocal(t, nil, "demo")
 	out, err := cmd.Output()
 	if code := exitCode(t, err); code != exitOK {
 		t.Errorf("exit code %d", code)
@@ -187,7 +187,7 @@ func TestDemoWithoutSpannerEmulatorSaysSo(t *testing.T) {
 func TestDemoWithoutPubSubEmulatorSaysSo(t *testing.T) {
 	t.Parallel()
 	spanner := emulatortest.Spanner(t) // shared, so the demo has to leave nothing in it
-	cmd, stderr := child(t, []string{"PATH=", "CLOUDSDK_ROOT_DIR=", "JAVA_HOME=", "SPANNER_EMULATOR_HOST=" + spanner.GRPC}, "demo")
+	cmd, stderr := startLocal(t, []string{"PATH=", "CLOUDSDK_ROOT_DIR=", "JAVA_HOME=", "SPANNER_EMULATOR_HOST=" + spanner.GRPC}, "demo")
 	out, err := cmd.Output()
 	if code := exitCode(t, err); code != exitOK {
 		t.Errorf("exit code %d", code)
@@ -250,7 +250,7 @@ func TestDemoFindsWhatTheSampleDoesNotExpect(t *testing.T) {
 }
 
 // settled runs the sample in memory and returns what was seen of it, and the bank.
-func settled(t *testing.T, rows []row) (saw, *banktest.Bank) {
+func settled(t *testing.T, rows []row) (saw, *fakebank.Bank) {
 	t.Helper()
 	sys := &system{project: "local"}
 	defer func() { _ = sys.close(t.Context()) }()
@@ -319,26 +319,26 @@ func wantFault(t *testing.T, rows []row, happened saw, want string) {
 func TestDemoWithABankThatDisagrees(t *testing.T) {
 	t.Parallel()
 	rows := mustParse(t, sampleFile)
-	move := func(id, status string) func(*saw, *banktest.Bank) error {
-		return func(s *saw, bank *banktest.Bank) error {
+	move := func(id, status string) func(*saw, *fakebank.Bank) error {
+		return func(s *saw, bank *fakebank.Bank) error {
 			err := bank.Settle(settle.InstructionKey(id).String(), status)
 			s.atBank = bank.Ledger()
 			return err
 		}
 	}
-	change := func(f func(*saw)) func(*saw, *banktest.Bank) error {
-		return func(s *saw, _ *banktest.Bank) error {
+	change := func(f func(*saw)) func(*saw, *fakebank.Bank) error {
+		return func(s *saw, _ *fakebank.Bank) error {
 			f(s)
 			return nil
 		}
 	}
-	paid := func(s *saw, id string) *banktest.Transfer {
-		return &s.atBank[slices.IndexFunc(s.atBank, func(b banktest.Transfer) bool { return b.Settlement == id })]
+	paid := func(s *saw, id string) *fakebank.Transfer {
+		return &s.atBank[slices.IndexFunc(s.atBank, func(b fakebank.Transfer) bool { return b.Settlement == id })]
 	}
-	tests := map[string]func(*saw, *banktest.Bank) error{
-		`"stl-8480": its bank instruction is confirmed; the bank's ledger has one: RETURNED`: move("stl-8480", banktest.Returned),
-		`"stl-8481": its bank instruction is confirmed; the bank's ledger has one: RJCT`:     move("stl-8481", banktest.Rejected),
-		`"stl-8484": its bank instruction is returned; the bank's ledger has one: ACSC`:      move("stl-8484", banktest.Settled),
+	tests := map[string]func(*saw, *fakebank.Bank) error{
+		`"stl-8480": its bank instruction is confirmed; the bank's ledger has one: RETURNED`: move("stl-8480", fakebank.Returned),
+		`"stl-8481": its bank instruction is confirmed; the bank's ledger has one: RJCT`:     move("stl-8481", fakebank.Rejected),
+		`"stl-8484": its bank instruction is returned; the bank's ledger has one: ACSC`:      move("stl-8484", fakebank.Settled),
 		`"stl-8483": its bank instruction is confirmed; the bank's ledger has several: ACSC, ACSC`: change(func(s *saw) {
 			s.atBank = append(s.atBank, *paid(s, "stl-8483"))
 		}),
@@ -348,9 +348,9 @@ func TestDemoWithABankThatDisagrees(t *testing.T) {
 		`with another transfer ID`:                   change(func(s *saw) { paid(s, "stl-8480").ID = "bt-1" }),
 		`with another account or reference`:          change(func(s *saw) { paid(s, "stl-8480").Remittance = "" }),
 		`and no instruction of the ledger asks for it`: change(func(s *saw) {
-			s.atBank = append(s.atBank, banktest.Transfer{ID: "bt-2", Key: "another"})
+			s.atBank = append(s.atBank, fakebank.Transfer{ID: "bt-2", Key: "another"})
 		}),
-		`bank: a key is executed once`: change(func(s *saw) { s.violations = []string{string(banktest.RuleKeyOnce)} }),
+		`bank: a key is executed once`: change(func(s *saw) { s.violations = []string{string(fakebank.RuleKeyOnce)} }),
 		`"stl-8481": answered that its bank instruction is rejected, which it never was`: change(func(s *saw) {
 			i := slices.IndexFunc(s.deliveries, func(d delivery) bool { return d.answer.SettlementID == "stl-8481" })
 			s.deliveries[i].answer.Instruction = settle.InstructionRejected

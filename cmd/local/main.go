@@ -3,7 +3,7 @@
 // Without a subcommand it serves: the Spanner emulator with the schema, the
 // Pub/Sub emulator with the payouts and the reconcile topic, both functions under
 // the functions framework, which is what runs them in the cloud, a fake bank (see
-// package banktest), and a scheduler that publishes to the reconcile topic. When
+// package fakebank), and a scheduler that publishes to the reconcile topic. When
 // all of it answers, one line of JSON on standard output says where; help for a
 // person follows on standard error.
 //

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/lifeline"
+	"github.com/settleonce/settleonce/internal/test/child"
 )
 
 // asMain makes the test binary the program itself. The functions are registered
@@ -25,7 +25,7 @@ const asMain = "SETTLEONCE_TEST_LOCAL_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) != "" {
-		lifeline.Follow()
+		child.Follow()
 		main()
 	}
 	os.Exit(m.Run())
@@ -37,7 +37,7 @@ const childLimit = 90 * time.Second
 
 // child returns the program as a process of its own, which ends with this one. env is added to this
 // process's, in which no emulator is named.
-func child(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
+func startLocal(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), childLimit)
 	t.Cleanup(cancel)
@@ -47,7 +47,7 @@ func child(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stderr *b
 	stderr = &bytes.Buffer{}
 	cmd.Stderr = stderr
 	cmd.WaitDelay = 10 * time.Second
-	if _, err := lifeline.Tie(cmd); err != nil {
+	if _, err := child.Tie(cmd); err != nil {
 		t.Fatal(err)
 	}
 	return cmd, stderr

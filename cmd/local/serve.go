@@ -17,7 +17,7 @@ import (
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 // serveRetries are like a deployment's, with shorter waits for a person who looks on.

@@ -26,17 +26,17 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // start starts the program and returns where it is once it is ready.
 func start(t *testing.T, env []string, args ...string) (*exec.Cmd, ready, func() string) {
 	t.Helper()
-	cmd, stderr := child(t, env, args...)
+	cmd, stderr := startLocal(t, env, args...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func settleOne(t *testing.T, line ready) {
 }
 
 // atBank returns the fake bank's ledger.
-func atBank(t *testing.T, line ready) (ledger banktest.AdminLedger) {
+func atBank(t *testing.T, line ready) (ledger fakebank.AdminLedger) {
 	t.Helper()
 	code, text := request(t, http.MethodGet, line.BankURL+"/admin/ledger", "")
 	if err := json.Unmarshal([]byte(text), &ledger); err != nil || code != http.StatusOK {

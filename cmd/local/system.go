@@ -13,11 +13,11 @@ import (
 	adminapi "cloud.google.com/go/spanner/admin/database/apiv1"
 
 	"github.com/settleonce/settleonce/emulator"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 	"github.com/settleonce/settleonce/schema"
 )
 
@@ -32,7 +32,7 @@ type system struct {
 	database string
 	memory   *memstore.Store // instead of spanner
 	pubsub   *emulator.PubSub
-	bank     *banktest.Bank
+	bank     *fakebank.Bank
 	bankURL  string
 	clock    clock // of the bank and of what is in memory
 	// project is where the topics are.

@@ -4,9 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // instructionsAgainstSample compares the way of every bank instruction with its
@@ -66,7 +66,7 @@ func (v *verification) instructionsAgainstBank() {
 }
 
 // transfersOf returns what the bank executed for the instruction.
-func transfersOf(atBank []banktest.Transfer, in settle.Instruction) (found []banktest.Transfer) {
+func transfersOf(atBank []fakebank.Transfer, in settle.Instruction) (found []fakebank.Transfer) {
 	for _, t := range atBank {
 		if t.Key == in.Transfer.Key.String() {
 			found = append(found, t)
@@ -77,7 +77,7 @@ func transfersOf(atBank []banktest.Transfer, in settle.Instruction) (found []ban
 
 // executedAsOften compares what the state says with what the bank executed, and
 // with where the money is now.
-func (v *verification) executedAsOften(in settle.Instruction, transfers []banktest.Transfer) {
+func (v *verification) executedAsOften(in settle.Instruction, transfers []fakebank.Transfer) {
 	id, n := in.SettlementID, len(transfers)
 	moved, returned := 0, 0
 	for _, t := range transfers {
@@ -107,7 +107,7 @@ func (v *verification) executedAsOften(in settle.Instruction, transfers []bankte
 }
 
 // executed says in words what the bank executed.
-func executed(transfers []banktest.Transfer) string {
+func executed(transfers []fakebank.Transfer) string {
 	if len(transfers) == 0 {
 		return "none"
 	}
@@ -119,7 +119,7 @@ func executed(transfers []banktest.Transfer) string {
 }
 
 // transferAsAsked compares a transfer with what was asked for.
-func (v *verification) transferAsAsked(in settle.Instruction, t banktest.Transfer) {
+func (v *verification) transferAsAsked(in settle.Instruction, t fakebank.Transfer) {
 	for _, c := range []struct {
 		what       string
 		same, told bool

@@ -12,10 +12,10 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/operate"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // act runs the program as the operator does, with the fixture's bank.
@@ -209,7 +209,7 @@ func TestReconcileThatNeedsAPerson(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.script(stlForgotten, lostPlan)
-	f.script(stlTwice, banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
+	f.script(stlTwice, fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
 	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(20 * time.Hour)
 	wantGolden(t, "reconcile_manual.txt", f.act(nil, "reconcile", stlForgotten), exitNo)
@@ -217,7 +217,7 @@ func TestReconcileThatNeedsAPerson(t *testing.T) {
 	f.clock.Advance(time.Minute)
 	wantGolden(t, "reconcile_due_manual.txt", f.act(nil, "reconcile", "--due"), exitNo)
 
-	f.script("stl-8490", banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
+	f.script("stl-8490", fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
 	f.deliver(payout("stl-8490", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	wantGolden(t, "reconcile_critical.txt", f.act(nil, "reconcile", "stl-8490"), exitNo)
@@ -335,8 +335,8 @@ func writeFile(t *testing.T, path, text string) {
 }
 
 var (
-	lostPlan     = banktest.Plan{Rest: lost}
-	executedPlan = banktest.Plan{}
+	lostPlan     = fakebank.Plan{Rest: lost}
+	executedPlan = fakebank.Plan{}
 )
 
 // query writes the rows of a query.

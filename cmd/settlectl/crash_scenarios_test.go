@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // rpcPublish is Pub/Sub's.
@@ -84,7 +84,7 @@ func sentOnce(done bool, got outcome) bool {
 }
 
 // forPeople is a status at which the reconciler asks a person.
-var forPeople = banktest.Step{Status: "BLCK"}
+var forPeople = fakebank.Step{Status: "BLCK"}
 
 func crashingDecisions() []crashScenario {
 	const (
@@ -107,7 +107,7 @@ func crashingDecisions() []crashScenario {
 	return []crashScenario{
 		{
 			name: "decide confirmed", args: decides("--confirmed"), answers: madeOnce, sends: asked(4), end: paid,
-			given: manual(banktest.Plan{Steps: []banktest.Step{forPeople}}, time.Minute), does: standing{decisions: 1, instruction: confirmed},
+			given: manual(fakebank.Plan{Steps: []fakebank.Step{forPeople}}, time.Minute), does: standing{decisions: 1, instruction: confirmed},
 		},
 		{
 			name: "decide rejected", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: undone,
@@ -115,7 +115,7 @@ func crashingDecisions() []crashScenario {
 		},
 		{
 			name: "decide rejected what was sent back", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBack,
-			given: manual(banktest.Plan{Steps: []banktest.Step{forPeople}, Life: []banktest.Change{{Status: banktest.Returned}}}, time.Minute),
+			given: manual(fakebank.Plan{Steps: []fakebank.Step{forPeople}, Life: []fakebank.Change{{Status: fakebank.Returned}}}, time.Minute),
 			does:  standing{decisions: 1, reversals: 1, instruction: returned},
 		},
 		{
@@ -149,7 +149,7 @@ const (
 // manual settles a payout, of whose transfer the bank makes what the plan says, and
 // brings its instruction to people after some time. From then on the bank follows the
 // other plan, if there is one.
-func manual(plan banktest.Plan, after time.Duration, then ...banktest.Plan) func(*crashLane, string) {
+func manual(plan fakebank.Plan, after time.Duration, then ...fakebank.Plan) func(*crashLane, string) {
 	return func(l *crashLane, id string) {
 		l.t.Helper()
 		l.script(id, plan)
@@ -179,14 +179,14 @@ func executedAfterAll(l *crashLane, id string) {
 			l.t.Fatal(err)
 		}
 	}
-	l.script(id, banktest.Plan{Life: []banktest.Change{{Status: banktest.Rejected}}})
+	l.script(id, fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Rejected}}})
 	l.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	l.passUntilDue(id)
 	l.step(id, 0, settle.InstructionRejected)
-	say(banktest.Settled)
+	say(fakebank.Settled)
 	l.passUntilDue(id)
 	l.step(id, 0, settle.InstructionManual)
-	say(banktest.Returned)
+	say(fakebank.Returned)
 }
 
 // resentInVain is a payout that people have sent again, and that the bank has

@@ -14,12 +14,12 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
-	"github.com/settleonce/settleonce/internal/crashwalk"
-	"github.com/settleonce/settleonce/internal/faultproxy"
 	"github.com/settleonce/settleonce/internal/operate"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/test/crash"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
 
 // TestEveryCrashPoint walks everything that operators change, as the function is
@@ -30,7 +30,7 @@ import (
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
 	var (
-		walker = crashwalk.New(crashLanes, crashesPerLane)
+		walker = crash.New(crashLanes, crashesPerLane)
 		wg     sync.WaitGroup
 	)
 	for _, s := range crashScenarios() {
@@ -66,11 +66,11 @@ type crashLane struct {
 	// untouched is a settlement that is as it was given, and books what there was then;
 	// empty: there is none.
 	untouched string
-	books     crashwalk.Books
+	books     crash.Books
 }
 
 // open opens a lane for the scenario.
-func (s crashScenario) open(t *testing.T) crashwalk.Point {
+func (s crashScenario) open(t *testing.T) crash.Point {
 	t.Helper()
 	l := &crashLane{fixture: newFixture(t), messages: map[string][]string{}}
 	l.service.Now, l.stepper.Now = time.Now, time.Now // as the programs have it
@@ -82,11 +82,11 @@ func (s crashScenario) open(t *testing.T) crashwalk.Point {
 			t.Error("the last crash has changed nothing: the command was never given to its end")
 		}
 	})
-	return func(t *testing.T, n int, w *crashwalk.Wire) { s.point(t, l, fmt.Sprintf("stl-%04d", n), w) }
+	return func(t *testing.T, n int, w *crash.Wire) { s.point(t, l, fmt.Sprintf("stl-%04d", n), w) }
 }
 
 // check looks at what a process that lives sends to others than Spanner.
-func (s crashScenario) check(t *testing.T, recorded []crashwalk.Moment) {
+func (s crashScenario) check(t *testing.T, recorded []crash.Moment) {
 	t.Helper()
 	var sent []string
 	for _, m := range recorded {
@@ -103,7 +103,7 @@ func (s crashScenario) check(t *testing.T, recorded []crashwalk.Moment) {
 // all rows and transfers as they were, the same command is given again by the next
 // point, which kills it a moment later: only the last of them has something to make
 // good.
-func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, w *crashwalk.Wire) {
+func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, w *crash.Wire) {
 	t.Helper()
 	if l.untouched == "" {
 		s.given(l, fresh)
@@ -150,7 +150,7 @@ func (l *crashLane) outlast(t *testing.T) {
 }
 
 // runOn runs settlectl as a process that dies as the wire has it.
-func (l *crashLane) runOn(t *testing.T, w *crashwalk.Wire, args []string) outcome {
+func (l *crashLane) runOn(t *testing.T, w *crash.Wire, args []string) outcome {
 	t.Helper()
 	env := l.operatorsEnv()
 	for name, upstream := range map[string]string{
@@ -220,7 +220,7 @@ func (l *crashLane) run(args []string) outcome {
 
 // arrived counts the messages that a process has published, whether or not it heard
 // of it.
-func arrived(seen []crashwalk.Moment, killed bool) (n int) {
+func arrived(seen []crash.Moment, killed bool) (n int) {
 	if killed && seen[len(seen)-1].At == faultproxy.Requested {
 		seen = seen[:len(seen)-1] // nobody has got it
 	}
@@ -277,14 +277,14 @@ func (s crashScenario) settle(t *testing.T, l *crashLane, id string) {
 // pass lets time pass for the settlement's instruction, and for the bank.
 func (l *crashLane) pass(id string, d time.Duration) {
 	l.t.Helper()
-	crashwalk.Pass(l.t, l.client, id, d)
+	crash.Pass(l.t, l.client, id, d)
 	l.clock.Advance(d)
 }
 
 // passUntilDue lets time pass until the instruction is due.
 func (l *crashLane) passUntilDue(id string) {
 	l.t.Helper()
-	l.clock.Advance(crashwalk.PassUntilDue(l.t, l.client, id, time.Now()))
+	l.clock.Advance(crash.PassUntilDue(l.t, l.client, id, time.Now()))
 }
 
 // standing is what Spanner and the bank have of one settlement.
@@ -306,13 +306,13 @@ func (s standing) effect() standing {
 }
 
 // look reads and checks the whole state, that of all settlements of the lane.
-func (l *crashLane) look(t *testing.T) crashwalk.Books {
+func (l *crashLane) look(t *testing.T) crash.Books {
 	t.Helper()
 	all, err := readback.Read(t.Context(), l.client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	books := crashwalk.Books{Snapshot: all, Ledger: l.bank.Ledger(), Requests: l.bank.Requests()}
+	books := crash.Books{Snapshot: all, Ledger: l.bank.Ledger(), Requests: l.bank.Requests()}
 	for _, violation := range append(all.Violations(false), books.Disagreements()...) {
 		t.Error(violation)
 	}
@@ -320,7 +320,7 @@ func (l *crashLane) look(t *testing.T) crashwalk.Books {
 }
 
 // standingOf returns what there is of one settlement.
-func standingOf(b crashwalk.Books, id string) (of standing) {
+func standingOf(b crash.Books, id string) (of standing) {
 	count := func(n *int, counts bool) {
 		if counts {
 			*n++

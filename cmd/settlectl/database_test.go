@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
 const nowhere = "projects/p/instances/i/databases/d"

@@ -11,12 +11,12 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/bank"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
-	"github.com/settleonce/settleonce/internal/crashwalk"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/crash"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/schema"
 )
 
@@ -63,9 +63,9 @@ type fixture struct {
 	database databaseFlags
 	client   *spanner.Client // for looking, and for what time does to rows
 	store    *spannerstore.Store
-	bank     *banktest.Bank
-	gate     *crashwalk.Gate // the way to the bank
-	clock    *banktest.Clock
+	bank     *fakebank.Bank
+	gate     *crash.Gate // the way to the bank
+	clock    *fakebank.Clock
 	stepper  *settle.Stepper
 	service  *settle.Service
 	ids      atomic.Int64
@@ -79,7 +79,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{
-		t: t, clock: banktest.NewClock(time.Now().UTC().Truncate(time.Microsecond)),
+		t: t, clock: fakebank.NewClock(time.Now().UTC().Truncate(time.Microsecond)),
 		database: databaseFlags{name: emulatortest.Database(t, statements), emulator: emulatortest.Spanner(t).GRPC},
 	}
 	if f.client, err = f.database.open(t.Context()); err != nil {
@@ -90,8 +90,8 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(f.store.Close)
-	f.bank = banktest.New(t, f.clock.Now, banktest.Options{Token: fixtureToken, SettlementOf: paidBy})
-	f.gate = crashwalk.NewGate(t, f.bank)
+	f.bank = fakebank.New(t, f.clock.Now, fakebank.Options{Token: fixtureToken, SettlementOf: paidBy})
+	f.gate = crash.NewGate(t, f.bank)
 	profile := bank.GenericProfile()
 	client, err := bank.New(bank.Config{BaseURL: f.gate.URL, Token: fixtureToken, Profile: profile, Now: f.clock.Now})
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *fixture) handOver(d settle.Delivery, want settle.Outcome) {
 }
 
 // step makes a step of a settlement's instruction that much later than it is; the
-// clock stays, unlike by [banktest.Clock.Advance].
+// clock stays, unlike by [fakebank.Clock.Advance].
 func (f *fixture) step(id string, later time.Duration, want settle.InstructionState) {
 	f.t.Helper()
 	stepper := *f.stepper
@@ -183,16 +183,16 @@ func payout(id, account, amount, currency string) string {
 func creditor(id string) string { return strings.Replace(id, "stl", "cp", 1) }
 
 // paidBy is the settlement that a transfer is of, by its creditor.
-func paidBy(transfer banktest.Transfer) string {
+func paidBy(transfer fakebank.Transfer) string {
 	return strings.Replace(transfer.CreditorAccount, "cp", "stl", 1)
 }
 
 // script tells the bank what to do with a settlement's transfer.
-func (f *fixture) script(id string, plan banktest.Plan) { f.bank.ScriptCreditor(creditor(id), plan) }
+func (f *fixture) script(id string, plan fakebank.Plan) { f.bank.ScriptCreditor(creditor(id), plan) }
 
 // lost is a send that the bank forgets, and answers with an error that does not
 // say so.
-var lost = banktest.Attempt{Execute: banktest.ExecuteNever, AfterStatus: 500}
+var lost = fakebank.Attempt{Execute: fakebank.ExecuteNever, AfterStatus: 500}
 
 // fill brings every kind of case into the database.
 func (f *fixture) fill() *fixture {
@@ -267,9 +267,9 @@ func (f *fixture) fillEverything() {
 			id, account, amount, to, reference, strings.Repeat("Größe 東京 ", 20))
 	}
 	reference := strings.Repeat("claim 19-4431, ", 9)
-	f.bank.ScriptCreditor(to, banktest.Plan{
-		Attempts: []banktest.Attempt{lost},
-		Life:     []banktest.Change{{Status: "ACSP"}, {After: time.Hour, Status: banktest.Settled}, {After: 20 * time.Hour, Status: banktest.Returned, Reason: "AC04"}},
+	f.bank.ScriptCreditor(to, fakebank.Plan{
+		Attempts: []fakebank.Attempt{lost},
+		Life:     []fakebank.Change{{Status: "ACSP"}, {After: time.Hour, Status: fakebank.Settled}, {After: 20 * time.Hour, Status: fakebank.Returned, Reason: "AC04"}},
 	})
 	f.deliver(message("1234567", reference), settle.OutcomeApplied)
 	f.clock.Advance(36 * time.Second)
@@ -288,11 +288,11 @@ func (f *fixture) fillEverything() {
 
 func (f *fixture) fillBank() {
 	f.t.Helper()
-	f.script(stlRejected, banktest.Plan{Rest: banktest.Attempt{Reject: "insufficient_funds"}})
-	f.script(stlReturned, banktest.Plan{Life: []banktest.Change{{Status: banktest.Settled}, {After: 10 * time.Second, Status: banktest.Returned}}})
-	f.script(stlAccepted, banktest.Plan{Life: []banktest.Change{{Status: "ACSP"}}})
-	f.script(stlUncertain, banktest.Plan{Rest: lost})
-	f.script(stlDeferred, banktest.Plan{Rest: banktest.Attempt{BeforeStatus: 429, RetryAfter: "600"}})
+	f.script(stlRejected, fakebank.Plan{Rest: fakebank.Attempt{Reject: "insufficient_funds"}})
+	f.script(stlReturned, fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Settled}, {After: 10 * time.Second, Status: fakebank.Returned}}})
+	f.script(stlAccepted, fakebank.Plan{Life: []fakebank.Change{{Status: "ACSP"}}})
+	f.script(stlUncertain, fakebank.Plan{Rest: lost})
+	f.script(stlDeferred, fakebank.Plan{Rest: fakebank.Attempt{BeforeStatus: 429, RetryAfter: "600"}})
 	for _, message := range []string{
 		payout(stlConfirmed, "reserve-claims", "310000", "EUR"),
 		payout(stlRejected, "reserve-claims", "2500", "BHD"),
@@ -312,12 +312,12 @@ func (f *fixture) fillBank() {
 
 func (f *fixture) fillManual() {
 	f.t.Helper()
-	f.script(stlOther, banktest.Plan{Rest: banktest.Attempt{Answer: banktest.AnswerWrongAmount}})
-	f.script(stlForgotten, banktest.Plan{Rest: lost})
-	f.script(stlImpatience, banktest.Plan{Rest: lost, StepsRest: banktest.Step{HTTPStatus: 500}})
-	f.script(stlTwice, banktest.Plan{StepsRest: banktest.Step{Say: banktest.SayTwice}})
-	f.script(stlBlocked, banktest.Plan{StepsRest: forPeople})
-	f.script(stlVanished, banktest.Plan{Rest: banktest.Attempt{Execute: banktest.ExecuteNever}})
+	f.script(stlOther, fakebank.Plan{Rest: fakebank.Attempt{Answer: fakebank.AnswerWrongAmount}})
+	f.script(stlForgotten, fakebank.Plan{Rest: lost})
+	f.script(stlImpatience, fakebank.Plan{Rest: lost, StepsRest: fakebank.Step{HTTPStatus: 500}})
+	f.script(stlTwice, fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
+	f.script(stlBlocked, fakebank.Plan{StepsRest: forPeople})
+	f.script(stlVanished, fakebank.Plan{Rest: fakebank.Attempt{Execute: fakebank.ExecuteNever}})
 	for _, id := range []string{stlOther, stlForgotten, stlImpatience, stlTwice, stlBlocked, stlVanished} {
 		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	}
@@ -332,7 +332,7 @@ func (f *fixture) fillManual() {
 // block settles a payout whose transfer the bank leaves to a person.
 func (f *fixture) block(id string) {
 	f.t.Helper()
-	f.script(id, banktest.Plan{StepsRest: forPeople})
+	f.script(id, fakebank.Plan{StepsRest: forPeople})
 	f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.step(id, time.Minute, settle.InstructionManual)
 }
@@ -340,6 +340,6 @@ func (f *fixture) block(id string) {
 // fillHeld comes last: after it the bank's client lets no send through for a while.
 func (f *fixture) fillHeld() {
 	f.t.Helper()
-	f.script(stlHeld, banktest.Plan{Rest: banktest.Attempt{BeforeStatus: 401}})
+	f.script(stlHeld, fakebank.Plan{Rest: fakebank.Attempt{BeforeStatus: 401}})
 	f.deliver(payout(stlHeld, "reserve-claims", "1", "EUR"), settle.OutcomeApplied)
 }

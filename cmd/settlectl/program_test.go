@@ -7,7 +7,7 @@ import (
 	"os/exec"
 	"testing"
 
-	"github.com/settleonce/settleonce/internal/lifeline"
+	"github.com/settleonce/settleonce/internal/test/child"
 )
 
 // asProgram says to a test binary that it is to be settlectl.
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}
-	lifeline.Follow()
+	child.Follow()
 	main()
 }
 
@@ -33,7 +33,7 @@ func program(ctx context.Context, t *testing.T, env map[string]string, args ...s
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	if _, err := lifeline.Tie(cmd); err != nil {
+	if _, err := child.Tie(cmd); err != nil {
 		t.Fatal(err)
 	}
 	return cmd

@@ -22,7 +22,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
 // testTopic is a topic of its own in the Pub/Sub emulator.

@@ -14,9 +14,9 @@ import (
 
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 	"github.com/settleonce/settleonce/internal/verify"
 )
 

@@ -12,9 +12,9 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/verify"
 )
 
@@ -323,7 +323,7 @@ func TestVerifyAsksTheBank(t *testing.T) {
 	if incomplete := f.verifyWithBank(exitError).summary; incomplete.BankUnanswered != 1 || incomplete.Violations != 0 {
 		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.BankAsked, incomplete.BankUnanswered, incomplete.Violations)
 	}
-	f.script(stlImpatience, banktest.Plan{})
+	f.script(stlImpatience, fakebank.Plan{})
 	pending := map[string]bool{}
 	healthy := f.verifyWithBank(exitOK)
 	for _, finding := range healthy.findings {

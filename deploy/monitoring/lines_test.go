@@ -19,7 +19,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/settleonce/settleonce/internal/jsonsuite"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
 // echoed is a transfer as an independent reader sees it.
@@ -35,7 +35,7 @@ func (e echoed) isOurs() bool {
 // differ about; where they agree there is less to find.
 func addCases(f *testing.F, add func(member string)) {
 	f.Helper()
-	for _, c := range jsonsuite.Cases(f) {
+	for _, c := range jsoncases.Cases(f) {
 		if len(c.Input) < 1<<10 && c.Name[0] == 'i' {
 			add(`,"new":` + string(c.Input) + "}")
 		}

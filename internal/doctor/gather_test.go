@@ -24,8 +24,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/doctor"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
 

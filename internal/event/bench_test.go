@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 func BenchmarkRead(b *testing.B) {

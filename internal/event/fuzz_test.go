@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/settleonce/settleonce/internal/jsonsuite"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
 // knownDetails matches every text that a refusal can have. A text that does not
@@ -49,7 +49,7 @@ func FuzzRead(f *testing.F) {
 			seed(u.header, u.body)
 		}
 	}
-	for _, c := range jsonsuite.Cases(f) {
+	for _, c := range jsoncases.Cases(f) {
 		member := `,"new":` + string(c.Input) + `}`
 		switch {
 		case len(c.Input) > 1<<10, c.Name[0] != 'i': // where parsers agree there is less to find

@@ -9,24 +9,24 @@ import (
 	"testing"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/operate"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // manual settles a payout, and brings its instruction to a person: the bank forgets
 // every send, and then the key.
 func (w *world) manual(id string) {
 	w.t.Helper()
-	w.manualAfter(id, banktest.Attempt{Execute: banktest.ExecuteNever, AfterStatus: 500})
+	w.manualAfter(id, fakebank.Attempt{Execute: fakebank.ExecuteNever, AfterStatus: 500})
 }
 
 // manualAfter does so where the bank has done something else with the send, which
 // it does not show.
-func (w *world) manualAfter(id string, send banktest.Attempt) {
+func (w *world) manualAfter(id string, send fakebank.Attempt) {
 	w.t.Helper()
-	w.bank.ScriptCreditor("c-"+id, banktest.Plan{Rest: send})
+	w.bank.ScriptCreditor("c-"+id, fakebank.Plan{Rest: send})
 	w.deliver(w.message(fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":5000,"creditor_account":%q}`, id, "c-"+id)), settle.OutcomeApplied)
 	w.clock.Advance(20 * time.Hour)
 	w.step(id, settle.InstructionManual)
@@ -125,14 +125,14 @@ func TestDecideAgainstTheBank(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for status, refused := range map[string][]settle.Decision{
-		banktest.Settled:  {settle.DecideRejected, settle.DecideResend},
-		banktest.Returned: {settle.DecideConfirmed, settle.DecideResend},
+		fakebank.Settled:  {settle.DecideRejected, settle.DecideResend},
+		fakebank.Returned: {settle.DecideConfirmed, settle.DecideResend},
 		"RJCT":            {settle.DecideConfirmed},
 		"ACSP":            {settle.DecideRejected, settle.DecideResend},
 	} {
 		id := "stl-" + status
 		// First a status for a person, then the one of the case.
-		w.bank.ScriptCreditor("c-"+id, banktest.Plan{Steps: []banktest.Step{{Status: "BLCK"}}, StepsRest: banktest.Step{Status: status}})
+		w.bank.ScriptCreditor("c-"+id, fakebank.Plan{Steps: []fakebank.Step{{Status: "BLCK"}}, StepsRest: fakebank.Step{Status: status}})
 		w.deliver(w.message(fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1,"creditor_account":%q}`, id, "c-"+id)), settle.OutcomeApplied)
 		w.clock.Advance(time.Minute)
 		w.step(id, settle.InstructionManual)
@@ -221,7 +221,7 @@ func TestTwoDecisionsAtOnce(t *testing.T) {
 func TestACaseOfTheDayBefore(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.manualAfter("stl-1", banktest.Attempt{Execute: banktest.ExecuteLate, LateBy: 25 * time.Hour, AfterStatus: 500})
+	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25 * time.Hour, AfterStatus: 500})
 	seen, err := w.operator.Open(t.Context(), "stl-1")
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +310,7 @@ func TestADecisionWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.manual("stl-1")
-	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
 	w.clock.Advance(5 * time.Hour)
 	o := w.newOperator()
 	o.Store = lostAnswer{o.Store, func() { w.step("stl-1", settle.InstructionAccepted) }}
@@ -377,7 +377,7 @@ func TestResendUnderANewKey(t *testing.T) {
 		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
 	}
 
-	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
 	w.step("stl-1", settle.InstructionAccepted)
 	w.clock.Advance(time.Minute)
 	w.step("stl-1", settle.InstructionConfirmed)
@@ -393,7 +393,7 @@ func TestResendUnderANewKey(t *testing.T) {
 func TestAnOldKeyThatWakesUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.manualAfter("stl-1", banktest.Attempt{Execute: banktest.ExecuteLate, LateBy: 25*time.Hour + 10*time.Minute, AfterStatus: 500})
+	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25*time.Hour + 10*time.Minute, AfterStatus: 500})
 	w.clock.Advance(5 * time.Hour)
 	if _, _, err := w.decide(w.operator, "stl-1", verdict(settle.DecideResend)); err != nil {
 		t.Fatal(err)
@@ -422,7 +422,7 @@ func TestAKeyThatARestoreForgot(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.manual("stl-1")
-	w.bank.ScriptCreditor("c-stl-1", banktest.Plan{})
+	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
 	transfer := instruction(t, w.snapshot(), "stl-1").Transfer
 	transfer.Key = settle.KeyOfGeneration("stl-1", 2)
 	body, err := w.operator.Bank.Compose(settle.Payout{SettlementID: "stl-1", AccountID: "a", AmountCents: 5000, Currency: "USD", CreditorAccount: "c-stl-1"}, transfer.Key)
@@ -485,7 +485,7 @@ func TestAMovementIsReversedOnce(t *testing.T) {
 func TestAStepInTheOperatorsRole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.bank.ScriptCreditor("c-1", banktest.Plan{Life: []banktest.Change{{Status: banktest.Returned}}})
+	w.bank.ScriptCreditor("c-1", fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Returned}}})
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":1,"creditor_account":"c-1"}`), settle.OutcomeApplied)
 	stepper := *w.stepper
 	stepper.Store = w.operator.Store

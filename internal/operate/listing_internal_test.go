@@ -7,8 +7,8 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
 

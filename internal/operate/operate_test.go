@@ -17,15 +17,15 @@ import (
 	"cloud.google.com/go/pubsub/v2"
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/bank"
-	"github.com/settleonce/settleonce/internal/bank/banktest"
 	"github.com/settleonce/settleonce/internal/operate"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
-	"github.com/settleonce/settleonce/internal/spannerstore/roletest"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
+	"github.com/settleonce/settleonce/internal/test/roletest"
 	"github.com/settleonce/settleonce/schema"
 )
 
@@ -50,8 +50,8 @@ type world struct {
 	t        *testing.T
 	database string
 	client   *spanner.Client // for looking
-	bank     *banktest.Bank
-	clock    *banktest.Clock
+	bank     *fakebank.Bank
+	clock    *fakebank.Clock
 	stepper  *settle.Stepper
 	service  *settle.Service
 	ids      atomic.Int64
@@ -65,9 +65,9 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, database: emulatortest.Database(t, statements), clock: banktest.NewClock(time.Now().UTC().Truncate(time.Microsecond)), topic: &memoryTopic{}}
+	w := &world{t: t, database: emulatortest.Database(t, statements), clock: fakebank.NewClock(time.Now().UTC().Truncate(time.Microsecond)), topic: &memoryTopic{}}
 	w.client = w.open()
-	w.bank = banktest.New(t, w.clock.Now, banktest.Options{})
+	w.bank = fakebank.New(t, w.clock.Now, fakebank.Options{})
 	url, err := w.bank.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 // scriptedBank answers sends and questions in order, the last ones for ever.

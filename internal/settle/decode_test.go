@@ -14,8 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/jsonsuite"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
 // messageCase is a line of testdata/payout_messages.jsonl: a payout message and
@@ -183,7 +183,7 @@ func addCases(f *testing.F) {
 			f.Add(c.Data)
 		}
 	}
-	for _, c := range jsonsuite.Cases(f) {
+	for _, c := range jsoncases.Cases(f) {
 		switch {
 		case len(c.Input) >= most, c.Name[0] != 'i': // where parsers agree there is less to find
 		case bytes.HasPrefix(c.Input, []byte("{")):

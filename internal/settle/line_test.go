@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 // gatedStore lets calls of Settle in one by one, as a test sends errors to it; a nil

@@ -16,7 +16,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 // settledAtNoon returns a store with n instructions that are due at noon, and a

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)

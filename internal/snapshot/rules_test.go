@@ -9,9 +9,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/memstore"
-	"github.com/settleonce/settleonce/internal/settle/storetest"
 	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/memstore"
+	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
 const payout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19"}`

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/storetest"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
 const (

@@ -8,12 +8,12 @@ import (
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/storetest"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/storetest"
 	"github.com/settleonce/settleonce/schema"
 )
 

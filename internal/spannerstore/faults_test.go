@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/storetest"
+	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
 // wire sees every RPC of a client, and can lose requests and answers.

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/storetest"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
 // newLazy returns a lazy store whose clients are all on one wire.

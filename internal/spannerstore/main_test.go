@@ -9,7 +9,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/spannerstore/roletest"
+	"github.com/settleonce/settleonce/internal/test/roletest"
 )
 
 // access is what the stores of this package's tests have done to tables.

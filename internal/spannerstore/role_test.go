@@ -9,9 +9,9 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 
-	"github.com/settleonce/settleonce/emulator/emulatortest"
-	"github.com/settleonce/settleonce/internal/settle/storetest"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
 // TestSessionsHaveTheDatabaseRole looks at the request, since the emulator does

@@ -1,0 +1,223 @@
+package contender
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+)
+
+// places gives each contender a place of its own.
+type places struct {
+	once    sync.Once
+	cluster *pgcluster.Cluster
+	err     error
+}
+
+var shared places
+
+func TestMain(m *testing.M) {
+	m.Run()
+	if shared.cluster != nil {
+		if err := shared.cluster.Close(); err != nil {
+			panic(err)
+		}
+	}
+}
+
+func (s *places) of(t *testing.T, c Contender) (p Place, installed bool) {
+	t.Helper()
+	statements, err := c.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = Place{Now: time.Now, NewID: uuid.NewString}
+	if c.System == Spanner {
+		p.Database, p.Emulator, p.Options = emulatortest.Database(t, statements), true, emulatortest.Spanner(t).ClientOptions()
+		return p, true
+	}
+	s.once.Do(func() { s.cluster, s.err = pgcluster.Start(context.WithoutCancel(t.Context())) })
+	if errors.Is(s.err, pgcluster.ErrNotFound) {
+		return Place{}, false
+	}
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	if p.Database, err = s.cluster.CreateDatabase(t.Context(), statements); err != nil {
+		t.Fatal(err)
+	}
+	return p, true
+}
+
+// TestContendersAgree gives all of them the same deliveries: where nothing goes wrong,
+// their answers and their ledgers are the same.
+func TestContendersAgree(t *testing.T) {
+	t.Parallel()
+	for _, c := range All() {
+		t.Run(c.Key, func(t *testing.T) {
+			t.Parallel()
+			p, installed := shared.of(t, c)
+			if !installed {
+				t.Logf("left out: %v", pgcluster.ErrNotFound)
+				return
+			}
+			s, err := c.Open(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for i, delivery := range []struct {
+				message []byte
+				want    settle.Outcome
+			}{
+				{Message(1), settle.OutcomeApplied},
+				{Message(1), settle.OutcomeDuplicate},
+				{Conflicting(1), settle.OutcomeConflict},
+				{Message(2), settle.OutcomeApplied},
+				{Conflicting(1), settle.OutcomeConflict},
+				{Message(1), settle.OutcomeDuplicate},
+				{Conflicting(3), settle.OutcomeApplied},
+				{Message(3), settle.OutcomeConflict},
+			} {
+				if got, err := s.Settle(t.Context(), delivery.message); err != nil || got != delivery.want {
+					t.Errorf("delivery %d: %v, %v, want %v", i, got, err, delivery.want)
+				}
+			}
+			if err := c.Load(t.Context(), p, 10, 3); err != nil {
+				t.Fatal(err)
+			}
+			for n := 10; n < 13; n++ {
+				if got, err := s.Settle(t.Context(), Message(n)); err != nil || got != settle.OutcomeDuplicate {
+					t.Errorf("loaded settlement %d: %v, %v", n, got, err)
+				}
+			}
+			wantOnce(t, c, p, 1, 2, 3, 10, 11, 12)
+		})
+	}
+}
+
+func wantOnce(t *testing.T, c Contender, p Place, numbers ...int) {
+	t.Helper()
+	movements, err := c.Movements(t.Context(), p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(movements) != len(numbers) {
+		t.Errorf("movements of %d settlements, want %d", len(movements), len(numbers))
+	}
+	for _, n := range numbers {
+		if got := movements[SettlementID(n)]; got != 1 {
+			t.Errorf("%d movements of %s, want 1", got, SettlementID(n))
+		}
+	}
+}
+
+// TestConcurrentDeliveries delivers a few settlements several times at once. Only what
+// says that another delivery is in progress may refuse.
+func TestConcurrentDeliveries(t *testing.T) {
+	t.Parallel()
+	const atOnce = 8
+	for _, c := range All() {
+		t.Run(c.Key, func(t *testing.T) {
+			t.Parallel()
+			p, installed := shared.of(t, c)
+			if !installed {
+				t.Logf("left out: %v", pgcluster.ErrNotFound)
+				return
+			}
+			s, err := c.Open(t.Context(), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			for n := range 3 {
+				var (
+					wg      sync.WaitGroup
+					mu      sync.Mutex
+					applied int
+				)
+				for range atOnce {
+					wg.Go(func() {
+						outcome, err := s.Settle(t.Context(), Message(n))
+						if err != nil && !errors.Is(err, ErrInProgress) {
+							t.Error(err)
+						}
+						mu.Lock()
+						defer mu.Unlock()
+						if outcome == settle.OutcomeApplied {
+							applied++
+						}
+					})
+				}
+				wg.Wait()
+				if applied != 1 {
+					t.Errorf("settlement %d applied %d times", n, applied)
+				}
+			}
+			wantOnce(t, c, p, 0, 1, 2)
+		})
+	}
+}
+
+// TestStoreThenEffectDoubles shows the crash that the pattern cannot see: the effect
+// is there, the record still says in progress, and after its expiry it all runs again.
+func TestStoreThenEffectDoubles(t *testing.T) {
+	t.Parallel()
+	c := storeThenEffect()
+	p, _ := shared.of(t, c)
+	now := time.Now()
+	p.Now = func() time.Time { return now }
+	db, err := p.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	s := &idempotent{db, p}
+	settled, err := p.read(Message(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.putInProgress(t.Context(), settled); err != nil { // this delivery ends after its effect
+		t.Fatal(err)
+	}
+	if err := s.write(t.Context(), movementRow(settled, p.NewID())); err != nil {
+		t.Fatal(err)
+	}
+	s.place.Now = func() time.Time { return now.Add(InProgressExpiry - time.Second) }
+	if outcome, err := s.Settle(t.Context(), Message(1)); !errors.Is(err, ErrInProgress) || outcome != settle.OutcomeUnknown {
+		t.Errorf("before the expiry: %v, %v", outcome, err)
+	}
+	s.place.Now = func() time.Time { return now.Add(InProgressExpiry) }
+	if outcome, err := s.Settle(t.Context(), Message(1)); err != nil || outcome != settle.OutcomeApplied {
+		t.Errorf("after it: %v, %v", outcome, err)
+	}
+	movements, err := c.Movements(t.Context(), p)
+	if err != nil || movements[SettlementID(1)] != 2 {
+		t.Errorf("movements %v, %v; the effect was to come twice", movements, err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	t.Parallel()
+	for _, c := range All() {
+		if found, err := Find(c.Key); err != nil || found.Name != c.Name {
+			t.Errorf("%s: %s, %v", c.Key, found.Name, err)
+		}
+	}
+	if _, err := Find("none"); err == nil {
+		t.Error("a contender that is none was found")
+	}
+}
+
+func ExampleMessage() {
+	fmt.Printf("%s\n", Message(7))
+	// Output: {"settlement_id":"stl-000000007","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}
+}

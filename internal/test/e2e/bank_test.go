@@ -1,0 +1,209 @@
+package e2e_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/bank"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/crash"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
+)
+
+const bankPayout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim 19-4431"}`
+
+// world is a database, a bank, and the time that has passed for both.
+type world struct {
+	db     database
+	bank   *fakebank.Bank
+	gate   *crash.Gate
+	offset atomic.Int64 // how far the bank's clock is ahead, as a time.Duration
+}
+
+func newWorld(t *testing.T, plan fakebank.Plan) *world {
+	t.Helper()
+	w := &world{db: newDatabase(t)}
+	w.bank = fakebank.New(t, func() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }, fakebank.Options{Token: "token"})
+	w.bank.Default(plan)
+	w.gate = crash.NewGate(t, w.bank)
+	return w
+}
+
+// start runs one of the two functions in a process of its own. A send is over, and
+// the bank shows it, before the first question 15 s after it.
+func (w *world) start(t *testing.T, target, spannerHost string, env ...string) *function {
+	t.Helper()
+	ours := append(w.db.env(spannerHost),
+		"FUNCTION_TARGET="+target, "BANK_URL="+w.gate.URL, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=13s")
+	return startChild(t, append(ours, env...)...)
+}
+
+// pass lets time pass until the settlement's instruction is due, if it has one.
+func (w *world) pass(t *testing.T, settlementID string) {
+	t.Helper()
+	w.offset.Add(int64(crash.PassUntilDue(t, w.db.client, settlementID, time.Now())))
+}
+
+// settlementKey is the key of a settlement's rows.
+func settlementKey(settlementID string) spanner.Key {
+	key := sha256.Sum256([]byte(settlementID))
+	return spanner.Key{key[:]}
+}
+
+func (w *world) snapshot(t *testing.T) snapshot.Snapshot {
+	t.Helper()
+	return w.db.snapshot(t)
+}
+
+// contenders is how many bank payouts instances compete for.
+const contenders = 100
+
+func contended(n int) string {
+	return fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":%d,"currency":"EUR","creditor_account":"cp-%d"}`, n, n+1, n)
+}
+
+// TestDeliveriesAndReconcilersAtTheSameTime lets two instances that deliver and
+// two that reconcile compete for 100 payouts: fresh ones, and ones whose
+// instruction is due because whoever settled them died before it sent.
+func TestDeliveriesAndReconcilersAtTheSameTime(t *testing.T) {
+	t.Parallel()
+	t.Run("fresh", func(t *testing.T) {
+		t.Parallel()
+		compete(t, newWorld(t, fakebank.Plan{}), map[settle.Outcome]int{settle.OutcomeApplied: contenders, settle.OutcomeDuplicate: contenders})
+	})
+	t.Run("due", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, fakebank.Plan{})
+		store := w.store(t)
+		for n := range contenders {
+			p, err := settle.Decode([]byte(contended(n)), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := w.client(t).Compose(p, settle.InstructionKey(p.SettlementID))
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := settle.NewInstruction(p, body, time.Now().Add(-time.Second))
+			if _, err := store.Settle(t.Context(), settle.Settlement{Payout: p, Hash: p.Hash(), DeliveryID: uuid.NewString(), Instruction: in}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compete(t, w, map[settle.Outcome]int{settle.OutcomeDuplicate: 2 * contenders})
+	})
+}
+
+// compete runs two deliveries of each payout and two reconcilers, and looks at
+// what the bank has seen.
+func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
+	t.Helper()
+	var (
+		deliveries, reconcilers sync.WaitGroup
+		mu                      sync.Mutex
+		outcomes                = map[settle.Outcome]int{}
+		delivered               = make(chan struct{})
+	)
+	for n := range contenders {
+		id := fmt.Sprintf("stl-%d", n)
+		w.bank.Expect(id, settle.InstructionKey(id).String())
+	}
+	for range 2 {
+		banking := w.stepper(t)
+		service := &settle.Service{Store: banking.Store, Banking: banking, NewID: uuid.NewString, Now: time.Now}
+		deliveries.Go(func() {
+			for n := range contenders {
+				r, err := service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: fmt.Sprint(n), Data: []byte(contended(n))}})
+				if err != nil {
+					t.Errorf("delivery of %d: %v", n, err)
+				}
+				mu.Lock()
+				outcomes[r.Outcome]++
+				mu.Unlock()
+			}
+		})
+		reconciling := w.stepper(t)
+		reconciler := &settle.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contenders, Concurrency: 4}
+		reconcilers.Go(func() {
+			for {
+				if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Failed > 0 {
+					t.Errorf("reconcile: %+v, %v", run, err)
+				}
+				select {
+				case <-delivered:
+					return
+				default:
+				}
+			}
+		})
+	}
+	deliveries.Wait()
+	close(delivered)
+	reconcilers.Wait()
+	if diff := cmp.Diff(want, outcomes); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+	w.wantOneSendEach(t)
+}
+
+func (w *world) wantOneSendEach(t *testing.T) {
+	t.Helper()
+	for key, r := range w.bank.Requests() {
+		if r.Posts != 1 || r.MaxInFlight != 1 {
+			t.Errorf("key %s: %d sends, %d in flight", key, r.Posts, r.MaxInFlight)
+		}
+	}
+	if got := len(w.bank.Ledger()); got != contenders {
+		t.Errorf("%d transfers, want %d", got, contenders)
+	}
+	for _, in := range w.snapshot(t).Instructions {
+		if in.Sends != 1 || in.State != settle.InstructionAccepted && in.State != settle.InstructionConfirmed {
+			t.Errorf("settlement %s: %s after %d sends", in.SettlementID, in.State, in.Sends)
+		}
+	}
+}
+
+// store returns a store with a client of its own, as another instance has.
+func (w *world) store(t *testing.T) *spannerstore.Store {
+	t.Helper()
+	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
+		Database: w.db.name, Emulator: true, Options: emulatortest.Spanner(t).ClientOptions(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+func (w *world) client(t *testing.T) *bank.Client {
+	t.Helper()
+	client, err := bank.New(bank.Config{BaseURL: w.gate.URL, Token: "token", Profile: bank.GenericProfile(), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+// stepper makes steps as an instance of its own.
+func (w *world) stepper(t *testing.T) *settle.Stepper {
+	t.Helper()
+	return &settle.Stepper{
+		Store: w.store(t), Bank: w.client(t), NewID: uuid.NewString, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Policy: settle.Policy{
+			KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second,
+			SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout,
+		},
+	}
+}

@@ -1,0 +1,507 @@
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+)
+
+// sendRaw writes a request as it is, and reads the answer. With closes, the
+// caller then says that nothing more comes. Without an answer the status is 0.
+func (f *function) sendRaw(ctx context.Context, request string, closes bool) answer {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.Trim(strings.TrimPrefix(f.url, "http://"), "/"))
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		return answer{Error: err.Error()}
+	}
+	written := make(chan struct{})
+	go func() { // beside the reading: an answer can come before all is written
+		defer close(written)
+		_, err := io.WriteString(conn, request)
+		if err == nil && closes {
+			_ = conn.(*net.TCPConn).CloseWrite() // the answer tells
+		}
+	}()
+	method, _, _ := strings.Cut(request, " ")
+	a := readAnswer(bufio.NewReader(conn), method)
+	_ = conn.Close()
+	<-written
+	return a
+}
+
+// readAnswer reads the answer to a request of that method.
+func readAnswer(r *bufio.Reader, method string) answer {
+	response, err := http.ReadResponse(r, &http.Request{Method: method})
+	if err != nil {
+		return answer{Error: err.Error()}
+	}
+	if response.StatusCode == http.StatusContinue {
+		return readAnswer(r, method)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	a := answer{Status: response.StatusCode, Body: string(text)}
+	_ = json.Unmarshal(text, &a) // net/http's own answers are text
+	if err != nil {
+		a.Error = err.Error()
+	}
+	return a
+}
+
+// hostileRequest is a request with what has to become of it.
+type hostileRequest struct {
+	name    string
+	request string
+	closes  bool
+	status  int
+	// outcome and reason of the answer. An empty outcome is an answer that is not
+	// the function's own.
+	outcome, reason string
+	// kept is what is in quarantine after that, where the reason is unsupported_event.
+	kept string
+}
+
+// requests makes hostile requests, each about a payout of its own.
+type requests struct{ n int }
+
+// payout is a payout message that was not there before.
+func (r *requests) payout() string {
+	r.n++
+	return fmt.Sprintf(`{"settlement_id":"hostile-%d","account_id":"a","amount_cents":1}`, r.n)
+}
+
+// push is a push body with a new payout.
+func (r *requests) push() string { return push(fmt.Sprint(r.n+1), r.payout()) }
+
+// with is such a body with members put into the message.
+func (r *requests) with(members string) string {
+	return strings.Replace(r.push(), `"message":{`, `"message":{`+members+`,`, 1)
+}
+
+// bare is a push body with a new payout and nothing else in the message than
+// members.
+func (r *requests) bare(members string) string {
+	return fmt.Sprintf(`{"message":{"data":%q,%s},"subscription":"s"}`, base64.StdEncoding.EncodeToString([]byte(r.payout())), members)
+}
+
+// posted is a request with header lines and a body.
+func posted(header, body string) string {
+	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: f\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
+}
+
+// chunks is a request whose body is in chunks of that size, and what ends them.
+func chunks(header, body string, size int, extension, end string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "POST / HTTP/1.1\r\nHost: f\r\nTransfer-Encoding: chunked\r\n%s\r\n", header)
+	for at := 0; at < len(body); at += size {
+		piece := body[at:min(at+size, len(body))]
+		fmt.Fprintf(&b, "%x%s\r\n%s\r\n", len(piece), extension, piece)
+	}
+	return b.String() + end
+}
+
+// binaryEvent are the header lines of a binary event, in which changes replace or
+// add some; a name stands before each value.
+func binaryEvent(changes ...string) string {
+	header := eventHeader.Clone()
+	for change := range slices.Chunk(changes, 2) {
+		header.Set(change[0], change[1])
+	}
+	var lines strings.Builder
+	for name, values := range header {
+		fmt.Fprintf(&lines, "%s: %s\r\n", name, values[0])
+	}
+	return lines.String()
+}
+
+func gzipped(t *testing.T, text string) string {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := io.WriteString(w, text)
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+const (
+	applied     = "applied"
+	quarantined = "quarantined"
+	unknown     = "unknown"
+	unsupported = "unsupported_event"
+)
+
+// becomes checks what became of a request: the answer, and that it stands where
+// the answer says and nowhere else. It returns what is stored after it.
+func (h hostileRequest) becomes(t *testing.T, f *function, db database, before snapshot.Snapshot) snapshot.Snapshot {
+	t.Helper()
+	a := f.sendRaw(t.Context(), h.request, h.closes)
+	if a.Status != h.status || a.Outcome != h.outcome || a.Reason != h.reason {
+		t.Errorf("%d %.300s %s, want %d %s %s", a.Status, a.Body, a.Error, h.status, h.outcome, h.reason)
+	}
+	after := db.snapshot(t)
+	moved, kept := len(after.Movements)-len(before.Movements), len(after.Quarantined)-len(before.Quarantined)
+	if (moved == 1) != (h.outcome == applied) || (kept == 1) != (h.outcome == quarantined) || moved+kept > 1 {
+		t.Errorf("%d movements and %d quarantined messages more", moved, kept)
+	}
+	asItCame := func(q snapshot.Quarantined) bool {
+		return string(q.Data) == h.kept && q.Reason == settle.ReasonUnsupportedEvent
+	}
+	if h.reason == unsupported && !slices.ContainsFunc(after.Quarantined, asItCame) {
+		t.Error("not kept as it came")
+	}
+	return after
+}
+
+// runHostile lets one function answer all of them, one after the other.
+func runHostile(t *testing.T, all []hostileRequest) {
+	t.Helper()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	stored := db.snapshot(t)
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) { stored = h.becomes(t, f, db, stored) })
+	}
+	if a := f.deliver(t.Context(), "last", plain); a.Outcome != applied {
+		t.Errorf("the next good payout: %d %s %s", a.Status, a.Body, a.Error)
+	}
+	if log := f.log.all(); strings.Contains(log, "panic") || strings.Contains(log, "CRITICAL") {
+		t.Errorf("logged %s", f.log)
+	}
+}
+
+// settles is a request that has to be settled.
+func settles(name, request string) hostileRequest {
+	return hostileRequest{name: name, request: request, status: 200, outcome: applied}
+}
+
+// isKept is a request that is no Pub/Sub message and is kept whole.
+func isKept(name, request, body string) hostileRequest {
+	return hostileRequest{name: name, request: request, status: 200, outcome: quarantined, reason: unsupported, kept: body}
+}
+
+// isTurnedAway is a request that is answered by the function and goes nowhere.
+func isTurnedAway(name, request string, status int) hostileRequest {
+	return hostileRequest{name: name, request: request, status: status, outcome: unknown}
+}
+
+// isRefused is a request that never gets to the function.
+func isRefused(name, request string, status int) hostileRequest {
+	return hostileRequest{name: name, request: request, status: status}
+}
+
+// TestContentTypes: what a request calls its body matters only where it says that
+// it is an event.
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	var r requests
+	var all []hostileRequest
+	for _, kind := range []string{
+		"text/plain", "application/octet-stream", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+		"application/json; charset=utf-16", "application/xml", "image/png", ";;;", "", "application/cloudevents", "a/b, c/d",
+	} {
+		all = append(all, settles("a payout as "+kind, posted("Content-Type: "+kind+"\r\n", r.push())))
+	}
+	all = append(all, settles("a payout of two types", posted("Content-Type: text/plain\r\nContent-Type: application/cloudevents+json\r\n", r.push())))
+	for _, kind := range []string{
+		"application/cloudevents+json", "application/cloudevents+json; charset=UTF-8", "APPLICATION/CLOUDEVENTS+JSON", "application/cloudevents-batch+json",
+	} {
+		body := r.push()
+		all = append(all, isKept("no event, as "+kind, posted("Content-Type: "+kind+"\r\n", body), body))
+	}
+	for kind, body := range map[string]string{
+		"application/xml":                   "<payout/>",
+		"application/x-www-form-urlencoded": "settlement_id=stl-1&amount_cents=1",
+		"multipart/form-data; boundary=x":   "--x\r\nContent-Disposition: form-data; name=a\r\n\r\n{}\r\n--x--\r\n",
+		"application/protobuf":              "\x0a\x03stl",
+	} {
+		all = append(all, isKept("another body, as "+kind, posted("Content-Type: "+kind+"\r\n", body), body))
+	}
+	compressed := gzipped(t, r.push())
+	all = append(
+		all,
+		isKept("compressed", posted("Content-Encoding: gzip\r\n", compressed), compressed),
+		settles("called compressed", posted("Content-Encoding: gzip\r\n", r.push())),
+	)
+	runHostile(t, all)
+}
+
+// TestHostileHeaders: what a header can hold, and how much of it.
+func TestHostileHeaders(t *testing.T) {
+	t.Parallel()
+	var r requests
+	otherType := func(changes ...string) string { return binaryEvent(append(changes, "Ce-Type", "other")...) }
+	var extensions strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&extensions, "Ce-Extension%d: %d\r\n", i, i)
+	}
+	all := []hostileRequest{
+		settles("1,000 extensions", posted(binaryEvent()+extensions.String(), r.push())),
+		settles("900 KiB", posted("X-Filler: "+strings.Repeat("x", 900<<10)+"\r\n", r.push())),
+		isRefused("over 1 MiB", posted("X-Filler: "+strings.Repeat("x", 1<<20+8<<10)+"\r\n", r.push()), 431),
+		isRefused("over 1 MiB of small ones", posted(strings.Repeat("X-Filler: x\r\n", 100_000), r.push()), 431),
+		isKept("1 MiB that is kept", posted(otherType("Ce-Subject", strings.Repeat(`"`, 1<<20-4096)), "1"), "1"),
+		isKept("1,000 extensions that are kept", posted(otherType()+extensions.String(), "2"), "2"),
+		isKept("no UTF-8 that is kept", posted(otherType("Ce-Id", strings.Repeat("a\xff", 512), "Ce-Subject", "\xff\xfe"), "3"), "3"),
+		isKept("a name without an end", posted(otherType("Ce-", "x"), "4"), "4"),
+		settles("an enormous event ID", posted(binaryEvent("Ce-Id", strings.Repeat("7", 500<<10)), r.push())),
+		settles("an enormous URL", strings.Replace(posted("", r.push()), "POST /", "POST /?"+strings.Repeat("x", 500<<10), 1)),
+		isRefused("NUL in a value", posted("Ce-Id: 7\x00\r\n", r.push()), 400),
+		isRefused("NUL in a name", posted("Ce\x00-Id: 7\r\n", r.push()), 400),
+		isRefused("a control character in a value", posted("Ce-Id: 7\x01\r\n", r.push()), 400),
+		isRefused("a space before the colon", posted("Ce-Id : 7\r\n", r.push()), 400),
+		isRefused("a line without a colon", posted("Ce-Id\r\n", r.push()), 400),
+		isRefused("no host", strings.Replace(posted("", r.push()), "Host: f\r\n", "", 1), 400),
+		isRefused("two hosts", posted("Host: g\r\n", r.push()), 400),
+	}
+	runHostile(t, all)
+}
+
+// TestHostileAttributes: attributes, IDs and the rest of what a message has beside
+// its data.
+func TestHostileAttributes(t *testing.T) {
+	t.Parallel()
+	var r requests
+	attributes := func(n int, value string) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, `,"a%d":"%s"`, i, value)
+		}
+		return `"attributes":{` + b.String()[1:] + `}`
+	}
+	const nul = `"attributes":{"\u0000":"\u0000","a\u0000b":"\u0000x"},"messageId":"7\u0000","orderingKey":"\u0000","publishTime":"\u0000"`
+	broken := func(members string) string {
+		r.n++
+		return fmt.Sprintf(`{"message":{"data":"eHg=","messageId":"x%d",%s},"subscription":"s\u0000"}`, r.n, members)
+	}
+	kept := func(name, body string) hostileRequest { return isKept(name, posted("", body), body) }
+	notJSON := func(name, body string) hostileRequest {
+		return hostileRequest{name: name, request: posted("", body), status: 200, outcome: quarantined, reason: "not_json"}
+	}
+	all := []hostileRequest{
+		settles("1,000 attributes", posted("", r.with(attributes(1000, "v")))),
+		kept("1,000 attributes of 200 bytes", r.with(attributes(1000, strings.Repeat("v", 200)))),
+		notJSON("1,000 attributes of what is no payout", broken(attributes(1000, `\u0001\"`))),
+		settles("NUL in all of them", posted("", r.bare(nul))),
+		notJSON("NUL in all of what is no payout", broken(strings.Replace(nul, `"messageId":"7\u0000",`, "", 1))),
+		kept("a NUL byte", strings.Replace(r.push(), `"subscription":"`, "\"subscription\":\"\x00", 1)),
+		kept("a NUL byte at the end", r.push()+"\x00"),
+		{name: "NUL in a settlement ID", request: posted("", push("9", `{"settlement_id":"a\u0000","account_id":"a","amount_cents":1}`)), status: 200, outcome: quarantined, reason: "invalid_field"},
+		settles("the longest message ID", posted("", r.bare(`"messageId":"`+strings.Repeat("7", 1024)+`"`))),
+		kept("a longer message ID", r.bare(`"messageId":"`+strings.Repeat("7", 1025)+`"`)),
+		kept("an enormous message ID", r.bare(`"messageId":"`+strings.Repeat("7", 1<<20)+`"`)),
+		kept("an enormous ordering key", r.bare(`"orderingKey":"`+strings.Repeat("7", 1<<20)+`"`)),
+		kept("an enormous subscription", strings.Replace(r.push(), `/s"`, `/`+strings.Repeat("s", 1<<20)+`"`, 1)),
+		settles("an empty message ID", posted("", r.bare(`"messageId":""`))),
+		settles("no message ID", posted("", r.bare(`"x":1`))),
+		kept("a number for a message ID", r.bare(`"messageId":7`)),
+		kept("half a character in an attribute", r.with(`"attributes":{"a":"\ud83d"}`)),
+		kept("an attribute twice", r.with(`"attributes":{"a":"1","\u0061":"1"}`)),
+	}
+	for _, when := range []string{
+		"yesterday", "", "0000-01-01T00:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "10000-01-01T00:00:00Z",
+		"9999-12-31T23:59:59-01:00", "2026-02-30T00:00:00Z", "2026-12-31T23:59:60Z", "1796040000", "2026-11-29 12:00:00",
+	} {
+		all = append(all, settles("published at "+when, posted("", r.bare(`"publishTime":"`+when+`"`))))
+	}
+	all = append(all, kept("a number for the publish time", r.bare(`"publishTime":1796040000`)))
+	for _, n := range []string{"-1", "0", "-9223372036854775808", "2147483648", "9223372036854775807", "null"} {
+		all = append(all, settles("attempt "+n, posted("", strings.TrimSuffix(r.push(), "}")+`,"deliveryAttempt":`+n+"}")))
+	}
+	for _, n := range []string{"9223372036854775808", "1e400", "1e3", "1.5", `"3"`, "[]"} {
+		all = append(all, kept("attempt "+n, strings.TrimSuffix(r.push(), "}")+`,"deliveryAttempt":`+n+"}"))
+	}
+	runHostile(t, all)
+}
+
+// TestHostileLengths: announced lengths and chunks.
+func TestHostileLengths(t *testing.T) {
+	t.Parallel()
+	var r requests
+	length := func(line string) string {
+		return strings.Replace(posted("", r.push()), "Content-Length: ", line+"\r\nX-Length: ", 1)
+	}
+	cut := r.push()
+	half := cut[:len(cut)/2]
+	const end = "0\r\n\r\n"
+	all := []hostileRequest{
+		isKept("shorter than the body", fmt.Sprintf("POST / HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\n\r\n%s", len(half), cut), half),
+		{name: "longer than the body", request: fmt.Sprintf("POST / HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\n\r\n%s", len(cut)+9, cut), closes: true, status: 400, outcome: unknown},
+		isKept("none", "POST / HTTP/1.1\r\nHost: f\r\n\r\n", ""),
+		isRefused("negative", length("Content-Length: -1"), 400),
+		isRefused("with a sign", length("Content-Length: +5"), 400),
+		isRefused("hexadecimal", length("Content-Length: 0x5"), 400),
+		isRefused("a word", length("Content-Length: all"), 400),
+		isRefused("two in one", length("Content-Length: 5, 6"), 400),
+		isRefused("two that differ", length("Content-Length: 5\r\nContent-Length: 6"), 400),
+		isRefused("past int64", length("Content-Length: 99999999999999999999"), 400),
+		isTurnedAway("an exbibyte", length("Content-Length: 1152921504606846976"), 413),
+		isTurnedAway("one byte over 16 MiB", length("Content-Length: 16777217"), 413),
+
+		settles("chunks", chunks("", r.push(), 64, "", end)),
+		settles("chunks of a byte", chunks("", r.push(), 1, "", end)),
+		settles("chunks with extensions", chunks("", r.push(), 64, `;a="b"`, end)),
+		settles("chunks with a trailer", chunks("Trailer: X-Sum\r\n", r.push(), 64, "", "0\r\nX-Sum: 7\r\n\r\n")),
+		settles("chunks with a trailer that is an event", chunks("", r.push(), 64, "", "0\r\nCe-Type: other\r\nCe-Specversion: 1.0\r\n\r\n")),
+		settles("leading zeros", strings.Replace(chunks("", r.push(), 4096, "", end), "\r\n\r\n", "\r\n\r\n0000", 1)),
+		{name: "chunks that break off", request: chunks("", r.push(), 64, "", ""), closes: true, status: 400, outcome: unknown},
+		{name: "a chunk that breaks off", request: chunks("", "", 1, "", "40\r\nabc"), closes: true, status: 400, outcome: unknown},
+		isTurnedAway("no hexadecimal size", chunks("", "", 1, "", "xyz\r\n"), 400),
+		isTurnedAway("a negative size", chunks("", "", 1, "", "-1\r\n"), 400),
+		isTurnedAway("a size past int64", chunks("", "", 1, "", "fffffffffffffffff\r\n"), 400),
+		isTurnedAway("no line end after a chunk", chunks("", "", 1, "", "2\r\n{}xyz"), 400),
+		isTurnedAway("a long line of a size", chunks("", "", 1, "", "2;"+strings.Repeat("x", 8<<10)+"\r\n{}\r\n"+end), 400),
+		isTurnedAway("more extensions than data", chunks("", strings.Repeat(" ", 4<<10), 1, ";"+strings.Repeat("x", 1<<10), end), 400),
+		isTurnedAway("an endless trailer", chunks("", "{}", 2, "", "0\r\n"+strings.Repeat("X: x\r\n", 10_000)+"\r\n"), 400),
+		isTurnedAway("over 16 MiB", chunks("", strings.Repeat(" ", 16<<20+1), 1<<20, "", end), 413),
+		settles("a length beside them", strings.Replace(chunks("", r.push(), 64, "", end), "\r\n", "\r\nContent-Length: 3\r\n", 1)),
+		isRefused("compressed and chunked", strings.Replace(chunks("", r.push(), 64, "", end), "chunked", "gzip, chunked", 1), 501),
+		isRefused("identity", strings.Replace(posted("", r.push()), "Host", "Transfer-Encoding: identity\r\nHost", 1), 501),
+		isRefused("chunked twice", strings.Replace(chunks("", r.push(), 64, "", end), "chunked", "chunked, chunked", 1), 501),
+		settles("announced and continued", posted("Expect: 100-continue\r\n", r.push())),
+		isRefused("an expectation that is not known", posted("Expect: payment\r\n", r.push()), 417),
+	}
+	runHostile(t, all)
+}
+
+// TestMethodsAndPaths: what else a request line can say.
+func TestMethodsAndPaths(t *testing.T) {
+	t.Parallel()
+	var r requests
+	line := func(line string) string { return strings.Replace(posted("", r.push()), "POST / HTTP/1.1", line, 1) }
+	var all []hostileRequest
+	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE", "post", "M-SEARCH"} {
+		all = append(all, isTurnedAway(method, line(method+" / HTTP/1.1"), 405))
+	}
+	all = append(
+		all,
+		isRefused("HEAD", line("HEAD / HTTP/1.1"), 405), // has no body
+		settles("another path", line("POST /some/where?settlement_id=other#x HTTP/1.1")),
+		settles("an escaped path", line("POST /%00%ff HTTP/1.1")),
+		settles("a whole URL", line("POST http://elsewhere.example/ HTTP/1.1")),
+		settles("HTTP/1.0", line("POST / HTTP/1.0")),
+		isRefused("a path with two slashes", line("POST // HTTP/1.1"), 307),
+		isRefused("a path that climbs", line("POST /a/../b HTTP/1.1"), 307),
+		isRefused("HTTP/3.0", line("POST / HTTP/3.0"), 505),
+		isRefused("no version", line("POST /"), 400),
+		isRefused("a space in the path", line("POST /a b HTTP/1.1"), 400),
+		isRefused("NUL in the path", line("POST /\x00 HTTP/1.1"), 400),
+		isRefused("NUL in the method", line("PO\x00ST / HTTP/1.1"), 400),
+		isRefused("a bad escape", line("POST /%zz HTTP/1.1"), 400),
+		isRefused("no request", "settle this, please\r\n\r\n", 400),
+		isRefused("TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
+	)
+	runHostile(t, all)
+}
+
+// TestOtherTopicsAndSubscriptions: a payout is a payout whichever way it comes,
+// through a second topic, by hand or from the dead-letter topic. What comes by the
+// wrong topic and is none is kept.
+func TestOtherTopicsAndSubscriptions(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	from := func(topic, subscription, body string) answer {
+		header := eventHeader.Clone()
+		header.Set("Ce-Source", "//pubsub.googleapis.com/projects/"+topic)
+		return f.post(t.Context(), header, strings.NewReader(strings.Replace(body, "projects/p/subscriptions/s", subscription, 1)))
+	}
+	deadLetter := strings.Replace(push("9", plain), `"data"`, `"attributes":{"CloudPubSubDeadLetterSourceDeliveryCount":"5",`+
+		`"CloudPubSubDeadLetterSourceSubscription":"s","CloudPubSubDeadLetterSourceTopicPublishTime":"2026-11-29T12:00:00Z"},"data"`, 1)
+	for _, test := range []struct{ name, topic, subscription, body, outcome, reason string }{
+		{"its own", "p/topics/payouts", "projects/p/subscriptions/s", push("1", plain), "applied", ""},
+		{"another topic", "p/topics/other", "projects/p/subscriptions/other", push("2", plain), "duplicate", ""},
+		{"another project", "elsewhere/topics/payouts", "projects/elsewhere/subscriptions/s", push("1", plain), "duplicate", ""},
+		{"the dead-letter topic", "p/topics/dead", "projects/p/subscriptions/dead", deadLetter, "duplicate", ""},
+		{"no topic's name", "", "", push("1", plain), "duplicate", ""},
+		{"another payout by another topic", "p/topics/other", "x", push("1", strings.Replace(plain, "4731", "4732", 1)), "conflict", ""},
+		{"a tick for the reconciler", "p/topics/reconcile", "r", push("3", `{"run":"ReconcileBank"}`), "quarantined", "unknown_field"},
+		{"a tick of text", "p/topics/reconcile", "r", push("4", "run"), "quarantined", "not_json"},
+		{"the same message by another subscription", "p/topics/reconcile", "r2", push("4", "run"), "quarantined", "not_json"},
+	} {
+		if a := from(test.topic, test.subscription, test.body); a.Status != 200 || a.Outcome != test.outcome || a.Reason != test.reason {
+			t.Errorf("%s: %d %s, want %s %s", test.name, a.Status, a.Body, test.outcome, test.reason)
+		}
+	}
+	if all := db.snapshot(t); len(all.Movements) != 1 || len(all.Conflicts) != 1 || len(all.Quarantined) != 3 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+// TestAPayoutForTheReconcilerIsNotLost binds the payouts topic to the wrong
+// function.
+func TestAPayoutForTheReconcilerIsNotLost(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, append(db.env(emulatortest.Spanner(t).GRPC), "FUNCTION_TARGET=ReconcileBank")...)
+	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || !strings.Contains(a.Error, "bind the payouts topic to SettlePayout") {
+		t.Errorf("a payout: %d %s", a.Status, a.Body)
+	}
+	f.waitForLog(t, `"severity":"CRITICAL"`, 1)
+	if a := f.deliver(t.Context(), "2", `{"run":"ReconcileBank"}`); a.Status != 200 {
+		t.Errorf("a tick: %d %s", a.Status, a.Body)
+	}
+	if all := db.snapshot(t); len(all.Movements)+len(all.Quarantined) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+// TestABodyThatStallsIsGivenUp: the real server has no time limit, so that without
+// the function's own these callers would wait for ever.
+func TestABodyThatStallsIsGivenUp(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	body := push("1", plain)
+	stalled := map[string]string{
+		"a body":            fmt.Sprintf("POST / HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body),
+		"chunks":            chunks("", body, 64, "", ""),
+		"of another method": "PUT / HTTP/1.1\r\nHost: f\r\nContent-Length: 9\r\n\r\n",
+	}
+	answers := make(chan string, len(stalled))
+	for name, request := range stalled {
+		go func() {
+			a := f.sendRaw(t.Context(), request, false)
+			answers <- fmt.Sprintf("%s: %d %s", name, a.Status, a.Error)
+		}()
+	}
+	if a := f.deliver(t.Context(), "2", strings.Replace(plain, "stl-8472", "stl-1", 1)); a.Outcome != applied {
+		t.Errorf("beside them: %d %s", a.Status, a.Body)
+	}
+	got := map[string]bool{}
+	for range stalled {
+		got[<-answers] = true
+	}
+	const slow = "408 the body did not come in whole in time; Pub/Sub delivers it again"
+	for _, want := range []string{"a body: " + slow, "chunks: " + slow, "of another method: 405 only POST is answered"} {
+		if !got[want] {
+			t.Errorf("no %q among %v", want, got)
+		}
+	}
+	if all := db.snapshot(t); len(all.Movements) != 1 || len(all.Quarantined) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}

@@ -1,0 +1,302 @@
+package e2e_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// malformed is one message of every reason, and where the rule has parts of
+// every part.
+var malformed = []struct {
+	data, reason, member string
+}{
+	{strings.Repeat(" ", settle.MaxMessageBytes+1), "too_large", ""},
+	{"", "empty_data", ""},
+	{" \n", "empty_data", ""},
+	{"payout stl-8472", "not_json", ""},
+	{`["` + plain + `"]`, "not_json", ""},
+	{plain + plain, "not_json", ""},
+	{"\ufeff" + plain, "not_json", ""},
+	{"{\"settlement_id\":\"a\xff\"}", "not_json", ""},
+	{strings.Repeat("[", 10_001), "not_json", ""},
+	{`{"settlement_id":"a","settlement_id":"b"}`, "duplicate_field", ""},
+	{`{"settlement_id":"a","account_id":"b","amount_cents":1,"Currency":"USD"}`, "unknown_field", ""},
+	{`{"settlement_id":"a","account_id":"b"}`, "missing_field", "amount_cents"},
+	{`{"settlement_id":"a b","account_id":"b","amount_cents":1}`, "invalid_field", "settlement_id"},
+	{`{"settlement_id":"a","account_id":null,"amount_cents":1}`, "invalid_field", "account_id"},
+	{`{"settlement_id":"a","account_id":"b","amount_cents":1.0}`, "invalid_field", "amount_cents"},
+	{`{"settlement_id":"a","account_id":"b","amount_cents":1,"currency":"usd"}`, "invalid_field", "currency"},
+	{`{"settlement_id":"a","account_id":"b","amount_cents":1,"creditor_account":""}`, "invalid_field", "creditor_account"},
+	{`{"settlement_id":"a","account_id":"b","amount_cents":1,"reference":"\u0007"}`, "invalid_field", "reference"},
+	{`{"settlement_id":"a","account_id":"b","amount_cents":1,"metadata":[]}`, "invalid_field", "metadata"},
+}
+
+func TestMalformedMessagesAreQuarantinedOnce(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	const deliveries = 3
+	want := map[string]string{}
+	for i, m := range malformed {
+		id := strconv.Itoa(2000 + i)
+		want[id] = fmt.Sprintf("%s %s %d %d", m.reason, m.member, len(m.data), deliveries)
+		for n := range deliveries {
+			header := eventHeader
+			if n == 1 {
+				header = pushHeader // the same message by a push subscription
+			}
+			a := f.post(t.Context(), header, strings.NewReader(push(id, m.data)))
+			if a.Status != 200 || a.Outcome != "quarantined" || a.Reason != m.reason || a.Member != m.member {
+				t.Errorf("%.60q: %d %s, want %s %s", m.data, a.Status, a.Body, m.reason, m.member)
+			}
+		}
+	}
+	got := map[string]string{}
+	all := db.snapshot(t)
+	for _, q := range all.Quarantined {
+		got[q.MessageID] = fmt.Sprintf("%s %s %d %d", q.Reason, q.Member, len(q.Data), q.Deliveries)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("quarantine: reason, member, bytes, deliveries (-want +got):\n%s", diff)
+	}
+	if len(all.Movements) > 0 {
+		t.Errorf("something moved: %+v", all.Movements)
+	}
+}
+
+// TestWhatIsNoMessage states where each request goes that is no Pub/Sub message.
+// The README's table says the same.
+func TestWhatIsNoMessage(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	otherType := eventHeader.Clone()
+	otherType.Set("Ce-Type", "google.cloud.storage.object.v1.finalized")
+	kept := 0
+	for _, test := range []struct {
+		name    string
+		header  http.Header
+		body    string
+		status  int
+		outcome string
+	}{
+		{"not an event", pushHeader, "hello", 200, "quarantined"},
+		{"empty body", pushHeader, "", 200, "quarantined"},
+		{"an event of another type", otherType, push("1", plain), 200, "quarantined"},
+		{"no message", pushHeader, `{"subscription":"s"}`, 200, "quarantined"},
+		{"bad base64", pushHeader, `{"message":{"messageId":"2","data":"%%%"}}`, 200, "quarantined"},
+		{"10 MiB that no message can have", pushHeader, strings.Repeat("x", settle.MaxQuarantineBytes), 200, "quarantined"},
+		{"over 10 MiB that no row can hold", pushHeader, strings.Repeat("x", settle.MaxQuarantineBytes+1), 413, "unknown"},
+		{"17 MiB", pushHeader, strings.Repeat("x", 17<<20), 413, "unknown"},
+	} {
+		a := f.post(t.Context(), test.header, strings.NewReader(test.body))
+		if a.Status != test.status || a.Outcome != test.outcome || test.status == 200 && a.Reason != "unsupported_event" {
+			t.Errorf("%s: %d %s %s, want %d %s", test.name, a.Status, a.Body, a.Error, test.status, test.outcome)
+		}
+		all := db.snapshot(t)
+		if test.status == 200 {
+			kept++
+			found := false
+			for _, q := range all.Quarantined {
+				found = found || string(q.Data) == test.body && q.Reason == settle.ReasonUnsupportedEvent
+			}
+			if !found {
+				t.Errorf("%s: not kept as it came", test.name)
+			}
+		}
+		if len(all.Quarantined) != kept {
+			t.Errorf("%s: %d rows in quarantine, want %d", test.name, len(all.Quarantined), kept)
+		}
+	}
+}
+
+// TestEveryFormOfAMessageIsTheSamePayout delivers one payout in every form, and
+// every case of identity that other systems got wrong.
+func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	structured := http.Header{"Content-Type": {"application/cloudevents+json"}}
+	event := `{"specversion":"1.0","id":"5","source":"//pubsub.googleapis.com/projects/p/topics/t",` +
+		`"type":"google.cloud.pubsub.topic.v1.messagePublished","data":` + push("5", plain) + `}`
+	withAttributes := strings.Replace(push("6", plain), `"messageId"`, `"attributes":{"amount_cents":"9","settlement_id":"other"},"orderingKey":"k","messageId"`, 1)
+	for i, test := range []struct {
+		name   string
+		header http.Header
+		body   string
+	}{
+		{"binary", eventHeader, push("1", plain)},
+		{"the same delivered again", eventHeader, push("1", plain)},
+		{"published again, another message ID", eventHeader, push("2", plain)},
+		{"push", pushHeader, push("3", plain)},
+		{"structured", structured, event},
+		{"attributes never change a payout", pushHeader, withAttributes},
+		{"members in another order", pushHeader, push("7", `{"amount_cents":4731,"account_id":"reserve-claims","settlement_id":"stl-8472"}`)},
+		{"other metadata", pushHeader, push("8", strings.Replace(plain, "}", `,"metadata":{"trace":"t"}}`, 1))},
+	} {
+		want := "duplicate"
+		if i == 0 {
+			want = "applied"
+		}
+		a := f.post(t.Context(), test.header, strings.NewReader(test.body))
+		if a.Status != 200 || a.Outcome != want || a.SettlementID != "stl-8472" {
+			t.Errorf("%s: %d %s, want %s", test.name, a.Status, a.Body, want)
+		}
+	}
+	if all := db.snapshot(t); len(all.Movements) != 1 || len(all.Receipts) != 1 || len(all.Conflicts)+len(all.Quarantined) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+func TestNothingOfThePayloadIsLoggedOrAnswered(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	const secret = "S3CRET"
+	payout := func(reference string) string {
+		return `{"settlement_id":"stl-1","account_id":"acc-` + secret + `","amount_cents":4731,"reference":"` + reference + secret + `","metadata":{"` + secret + `":"` + secret + `"}}`
+	}
+	var answers strings.Builder
+	for i, data := range []string{
+		payout(""), payout(""), payout("changed "),
+		strings.Replace(payout(""), "}}", `},"creditor_account":"cp-`+secret+`"}`, 1),
+		`{"settlement_id":"stl-2","` + secret + `":1}`, secret, `{"` + secret + `":1,"` + secret + `":2}`,
+	} {
+		a := f.deliver(t.Context(), strconv.Itoa(i), data)
+		answers.WriteString(a.Body)
+	}
+	answers.WriteString(f.post(t.Context(), pushHeader, strings.NewReader(secret)).Body)
+	if strings.Contains(answers.String(), secret) {
+		t.Errorf("answered %s", answers.String())
+	}
+	f.waitForLog(t, `"duration_ms"`, 8)
+	if log := f.log.all(); strings.Contains(log, secret) || !strings.Contains(log, `"outcome":"conflict"`) {
+		t.Errorf("logged %s", log)
+	}
+}
+
+func TestAPayoutForABankWaitsUntilThereIsOne(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	a := f.deliver(t.Context(), "1", strings.Replace(plain, "}", `,"creditor_account":"cp-19"}`, 1))
+	if a.Status != 500 || !strings.Contains(a.Error, "no bank is configured") {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if all := db.snapshot(t); len(all.Movements) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+var wrongConfiguration = []string{"SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=usd", "BANK_URL=https://bank.example", "BANK_VISIBILITY_LAG=soon"}
+
+// TestADeployedFunctionRefusesToStartMisconfigured: the platform keeps the
+// revision before.
+func TestADeployedFunctionRefusesToStartMisconfigured(t *testing.T) {
+	t.Parallel()
+	cmd, _ := functionProcess(t.Context(), t, append(slices.Clone(wrongConfiguration), "K_SERVICE=settle-payout", "PORT=0")...)
+	text, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(text), "SPANNER_DATABASE") || !strings.Contains(string(text), "DEFAULT_CURRENCY") {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+func TestAWrongConfigurationIsNamedWhole(t *testing.T) {
+	t.Parallel()
+	f := startChild(t, wrongConfiguration...)
+	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || a.Outcome != "unknown" {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	f.waitForLog(t, "SPANNER_DATABASE", 1)
+	f.waitForLog(t, "DEFAULT_CURRENCY", 1)
+	f.waitForLog(t, "BANK_VISIBILITY_LAG", 1)
+}
+
+// TestSpannerDownAndBack takes the emulator away from under a running function.
+// A function that has never met Spanner is the harder case: its client was made
+// while there was nothing to connect to.
+func TestSpannerDownAndBack(t *testing.T) {
+	t.Parallel()
+	statements, err := schema.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := freeAddr(t)
+	_, portText, _ := net.SplitHostPort(addr)
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "projects/emulator/instances/emulator/databases/payouts"
+	env := []string{"SPANNER_DATABASE=" + name, "SPANNER_EMULATOR_HOST=" + addr, "SETTLE_TIMEOUT=10s"}
+	f := startChild(t, env...)
+	for round, id := range []string{"never met Spanner", "Spanner came back empty"} {
+		payout := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
+		if a := f.deliver(t.Context(), id, payout); a.Status != 500 || a.Outcome != "unknown" {
+			t.Errorf("%s: %d %s while Spanner is down", id, a.Status, a.Body)
+		}
+		e, err := emulator.StartSpanner(t.Context(), emulator.WithPort(port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.CreateDatabase(t.Context(), name, statements); err != nil {
+			t.Fatal(err)
+		}
+		// Pub/Sub delivers until it is answered with 200. One more attempt may find
+		// out that the client's session is gone with the old Spanner.
+		var a answer
+		for attempt := 0; a.Status != 200 && attempt < 3; attempt++ {
+			a = f.deliver(t.Context(), id, payout)
+		}
+		if a.Status != 200 || a.Outcome != "applied" {
+			t.Errorf("%s: %d %s after it is back: %s", id, a.Status, a.Body, f.log)
+		}
+		if all := openDatabase(t, e, name).snapshot(t); len(all.Movements) != 1 {
+			t.Errorf("%s: stored %+v", id, all)
+		}
+		if err := e.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestABodyThatBreaksOffIsNotAcknowledged(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.Trim(strings.TrimPrefix(f.url, "http://"), "/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body := push("1", plain)
+	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	var reply bytes.Buffer
+	if _, err := reply.ReadFrom(conn); err != nil || !strings.HasPrefix(reply.String(), "HTTP/1.1 400") {
+		t.Errorf("%v: %s", err, reply.String())
+	}
+	if all := db.snapshot(t); len(all.Movements)+len(all.Quarantined) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}

@@ -1,0 +1,92 @@
+package e2e_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/pubsub/v2"
+
+	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/faultproxy"
+)
+
+// TestPublishedPayoutIsSettledOnce is the whole way: a real topic, a push
+// subscription, the function under the functions framework, Spanner.
+func TestPublishedPayoutIsSettledOnce(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	broker := emulatortest.PubSub(t)
+	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	const topic = "projects/emulator/topics/payouts"
+	err := broker.CreatePushSubscription(t.Context(), emulator.Subscription{
+		Topic: topic, Name: "projects/emulator/subscriptions/settle-payout", PushEndpoint: f.url,
+		DeadLetterTopic: "projects/emulator/topics/payouts-dead", DeadLetterSubscription: "projects/emulator/subscriptions/payouts-dead",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := pubsub.NewClient(t.Context(), "emulator", broker.ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	publisher := client.Publisher(topic)
+	defer publisher.Stop()
+	messages := []string{
+		plain, plain, plain,
+		strings.Replace(plain, "4731", "4732", 1),
+		strings.Replace(plain, "stl-8472", "stl-8473", 1),
+		"not a payout",
+	}
+	for _, data := range messages {
+		if _, err := publisher.Publish(t.Context(), &pubsub.Message{Data: []byte(data)}).Get(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.waitForLog(t, `"message":"delivery acknowledged"`, len(messages))
+	all := db.snapshot(t)
+	if len(all.Movements) != 2 || len(all.Receipts) != 2 || len(all.Conflicts) != 1 || len(all.Quarantined) != 1 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+// TestTerminationFinishesWhatHasBegun stops an instance in the middle of a
+// delivery: that one is answered, later ones are turned away, and the process
+// ends by the signal.
+func TestTerminationFinishesWhatHasBegun(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	committing, proceed := make(chan struct{}), make(chan struct{})
+	var held atomic.Bool
+	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, func(method string, at faultproxy.Stage) bool {
+		if method == "Commit" && at == faultproxy.Answered && held.CompareAndSwap(false, true) {
+			close(committing)
+			<-proceed
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	f := startChild(t, db.env(proxy.Addr)...)
+	begun := make(chan answer, 1)
+	go func() { begun <- f.deliver(t.Context(), "1", plain) }()
+	<-committing
+	if err := f.process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, 10*time.Second, func() bool { return f.deliver(t.Context(), "2", "not a payout").Status == 503 })
+	close(proceed)
+	if a := <-begun; a.Status != 200 || a.Outcome != "applied" {
+		t.Errorf("the delivery that had begun: %d %s %s", a.Status, a.Body, a.Error)
+	}
+	<-f.exited
+	if f.signal() != syscall.SIGTERM {
+		t.Errorf("ended by %v, want SIGTERM", f.signal())
+	}
+}

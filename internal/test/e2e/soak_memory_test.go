@@ -1,0 +1,175 @@
+//go:build soak
+
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+const (
+	// soakGrowth is how much larger the heap may be at the end than when warm.
+	soakGrowth = 0.10
+	// soakGoroutines is how many goroutines more there may be: some for connections
+	// that come and go, and far fewer than one for each round.
+	soakGoroutines = 4
+)
+
+// probeAddr tells a child where to answer questions about its memory. They are
+// answered beside the function, which knows nothing of it.
+const probeAddr = "SETTLEONCE_TEST_PROBE"
+
+func init() {
+	addr, wanted := os.LookupEnv(probeAddr)
+	if !wanted {
+		return
+	}
+	probe := http.NewServeMux()
+	probe.HandleFunc("/memory", func(w http.ResponseWriter, _ *http.Request) { _ = json.MarshalWrite(w, measure()) })
+	probe.HandleFunc("/heap", func(w http.ResponseWriter, _ *http.Request) { _ = pprof.Lookup("heap").WriteTo(w, 0) })
+	probe.HandleFunc("/goroutines", func(w http.ResponseWriter, _ *http.Request) { _ = pprof.Lookup("goroutine").WriteTo(w, 1) })
+	server := &http.Server{Addr: addr, Handler: probe, ReadHeaderTimeout: time.Minute}
+	go func() { exitWith(server.ListenAndServe()) }()
+}
+
+// memory is what a function's process holds.
+type memory struct {
+	HeapBytes  uint64 `json:"heap_bytes"` // reachable, or not yet found to be garbage
+	Goroutines int    `json:"goroutines"`
+}
+
+func (m memory) String() string {
+	return fmt.Sprintf("heap %.2f MB, %d goroutines", megabytes(m.HeapBytes), m.Goroutines)
+}
+
+// measure measures this process. What lies in a pool, or has a finalizer, needs
+// more than one collection to go.
+func measure() memory {
+	for range 3 {
+		runtime.GC()
+	}
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return memory{HeapBytes: stats.HeapAlloc, Goroutines: runtime.NumGoroutine()}
+}
+
+// watched is a function whose memory can be measured.
+type watched struct {
+	*function
+	probe string
+}
+
+// watch starts a function with a probe.
+func watch(t *testing.T, start func(env ...string) *function) *watched {
+	t.Helper()
+	addr := freeAddr(t)
+	f := start(probeAddr + "=" + addr)
+	f.waitUntilListening(t, addr)
+	return &watched{f, "http://" + addr}
+}
+
+func (w *watched) ask(t *testing.T, path string) []byte {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.probe+path, nil)
+	if err != nil {
+		t.Error(err)
+		return nil
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Errorf("%v: %s", err, w.log)
+		return nil
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return body
+}
+
+func (w *watched) memory(t *testing.T) (m memory) {
+	t.Helper()
+	if err := json.Unmarshal(w.ask(t, "/memory"), &m); err != nil {
+		t.Error(err)
+	}
+	return m
+}
+
+// atRest is a function's memory when it has nothing to do, and where it is.
+type atRest struct {
+	memory
+	name             string
+	heap, goroutines []byte // profiles
+}
+
+// rest measures a function that has nothing to do any more. It waits until a
+// second has brought nothing less: connections take a moment to end.
+func (w *watched) rest(t *testing.T, name string) atRest {
+	t.Helper()
+	least := w.memory(t)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for since := time.Now(); time.Since(since) < time.Second; <-tick.C {
+		m := w.memory(t)
+		if m.Goroutines < least.Goroutines {
+			since = time.Now()
+		}
+		least.Goroutines, least.HeapBytes = min(least.Goroutines, m.Goroutines), min(least.HeapBytes, m.HeapBytes)
+	}
+	return atRest{least, name, w.ask(t, "/heap"), w.ask(t, "/goroutines")}
+}
+
+// memories are those of the two functions.
+type memories [2]atRest
+
+func (m memories) String() string {
+	return fmt.Sprintf("%s %s, %s %s", m[0].name, m[0].memory, m[1].name, m[1].memory)
+}
+
+// after tells both memories, for the last line.
+func (m memories) after(warm memories) string {
+	var text []string
+	for i, now := range m {
+		text = append(text, fmt.Sprintf("%s: heap %.2f MB, %.2f when warm, goroutines %d, %d when warm",
+			now.name, megabytes(now.HeapBytes), megabytes(warm[i].HeapBytes), now.Goroutines, warm[i].Goroutines))
+	}
+	return strings.Join(text, "; ")
+}
+
+func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
+
+// compare fails the test where memory has grown since it was warm, and says where
+// it is.
+func (m memories) compare(t *testing.T, warm memories) {
+	t.Helper()
+	for i, now := range m {
+		if now.Goroutines > warm[i].Goroutines+soakGoroutines {
+			t.Errorf("%s: %d goroutines, %d when warm; now:\n%s", now.name, now.Goroutines, warm[i].Goroutines, now.goroutines)
+		}
+		if float64(now.HeapBytes) > (1+soakGrowth)*float64(warm[i].HeapBytes) {
+			t.Errorf("%s: heap of %d bytes, %d when warm; what is new: go tool pprof -sample_index=inuse_space -base %s %s",
+				now.name, now.HeapBytes, warm[i].HeapBytes, keepProfile(t, now.name+"-warm", warm[i].heap), keepProfile(t, now.name+"-end", now.heap))
+		}
+	}
+}
+
+// keepProfile writes a profile where -artifacts keeps it.
+func keepProfile(t *testing.T, name string, profile []byte) string {
+	t.Helper()
+	file := filepath.Join(t.ArtifactDir(), name+".prof")
+	if err := os.WriteFile(file, profile, 0o600); err != nil {
+		t.Error(err)
+	}
+	return file
+}

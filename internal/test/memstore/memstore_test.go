@@ -1,0 +1,64 @@
+package memstore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/test/memstore"
+	"github.com/settleonce/settleonce/internal/test/storetest"
+)
+
+type backend struct{ store *memstore.Store }
+
+func (b backend) Open(*testing.T) settle.Store          { return b.store }
+func (b backend) Snapshot(*testing.T) snapshot.Snapshot { return b.store.Snapshot() }
+func (b backend) DeleteReceipt(_ *testing.T, id string) { b.store.DeleteReceipt(id) }
+func newBackend(*testing.T) storetest.Backend           { return backend{memstore.New(time.Now)} }
+func TestConformance(t *testing.T)                      { storetest.Run(t, newBackend) }
+
+// TestSnapshotOf puts the snapshots of all settlement IDs together, and wants the
+// whole.
+func TestSnapshotOf(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(time.Now)
+	deliver := func(id, delivery string, amount int64) {
+		p := settle.Payout{SettlementID: id, AccountID: "reserve", AmountCents: amount, Currency: "USD", CreditorAccount: "cp-19"}
+		in := settle.NewInstruction(p, []byte("body"), time.Now())
+		if _, err := store.Settle(t.Context(), settle.Settlement{Payout: p, Hash: p.Hash(), DeliveryID: delivery, Instruction: in}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, id := range []string{"a", "b", "c"} {
+		deliver(id, id, 1)
+		for other := range n {
+			deliver(id, id, int64(2+other)) // a conflict each
+		}
+	}
+	if _, err := store.ChangeInstruction(t.Context(), "b", func(in settle.Instruction) (settle.Change, error) {
+		in.State, in.Version = settle.InstructionRejected, in.Version+1
+		event := &settle.InstructionEvent{From: settle.InstructionUncertain, To: in.State, Cause: settle.CauseAnswer}
+		return settle.Change{Write: true, Next: in, Event: event, Reverse: true, Settled: true}, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var all snapshot.Snapshot
+	for _, id := range []string{"a", "b", "c"} {
+		of := store.SnapshotOf(id)
+		all.Movements = append(all.Movements, of.Movements...)
+		all.Receipts = append(all.Receipts, of.Receipts...)
+		all.Reversals = append(all.Reversals, of.Reversals...)
+		all.Instructions = append(all.Instructions, of.Instructions...)
+		all.Events = append(all.Events, of.Events...)
+		all.Conflicts = append(all.Conflicts, of.Conflicts...)
+	}
+	if diff := cmp.Diff(store.Snapshot(), all); diff != "" || len(all.Conflicts) != 3 || len(all.Reversals) != 1 || len(all.Events) != 4 {
+		t.Errorf("the whole (-) and its parts (+):\n%s\n%+v", diff, all)
+	}
+	if none := store.SnapshotOf("d"); !cmp.Equal(none, snapshot.Snapshot{}) {
+		t.Errorf("under an ID that was never settled: %+v", none)
+	}
+}
