@@ -136,7 +136,7 @@ func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
 
 // newBanking returns what looks after bank instructions; nil where no bank is
 // configured.
-func newBanking(cfg *bank.Config, store settle.Store, measured *telemetry.Telemetry, log *slog.Logger) (*settle.Stepper, error) {
+func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Telemetry, log *slog.Logger) (*settle.Stepper, error) {
 	if cfg == nil {
 		return nil, nil //nolint:nilnil // no bank is a configuration, not a fault
 	}

@@ -187,7 +187,7 @@ func remarked(detail string) string {
 
 // stepper makes steps, and tells standard error of what is unusual. It counts what
 // somebody has to look at now.
-func (b banking) stepper(s streams, store settle.Store) (*settle.Stepper, *atomic.Int64) {
+func (b banking) stepper(s streams, store settle.InstructionStore) (*settle.Stepper, *atomic.Int64) {
 	log := alarmed{slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}), new(atomic.Int64)}
 	return &settle.Stepper{Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now, Log: slog.New(log)}, log.alarms
 }

@@ -75,14 +75,20 @@ func (f *functions) logOf(name string) *slog.Logger {
 	return event.NewLoggerIn("p", f.log[name], slog.LevelDebug)
 }
 
-func (f *functions) stepper(name string, store settle.Store) *settle.Stepper {
+// bothStores keeps settlements and instructions.
+type bothStores interface {
+	settle.Store
+	settle.InstructionStore
+}
+
+func (f *functions) stepper(name string, store settle.InstructionStore) *settle.Stepper {
 	return &settle.Stepper{
 		Store: store, Bank: f.bank, NewID: uuid.NewString, Now: f.clock, Log: f.logOf(name),
 		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second},
 	}
 }
 
-func (f *functions) service(banking *settle.Stepper, store settle.Store) *settle.Service {
+func (f *functions) service(banking *settle.Stepper, store bothStores) *settle.Service {
 	return &settle.Service{Store: store, Banking: banking, DefaultCurrency: "USD", NewID: uuid.NewString, Now: f.clock}
 }
 
@@ -159,7 +165,7 @@ func (f *functions) run(name string, r event.Reconciler) {
 	f.ask(name, handler, f.request(`{"run":"ReconcileBank"}`))
 }
 
-func (f *functions) reconcile(name string, store settle.Store, banking *settle.Stepper) {
+func (f *functions) reconcile(name string, store settle.InstructionStore, banking *settle.Stepper) {
 	f.t.Helper()
 	f.run(name, &settle.Reconciler{Store: store, Banking: banking, Now: f.clock, Limit: 1000, Concurrency: 1})
 }
@@ -167,18 +173,18 @@ func (f *functions) reconcile(name string, store settle.Store, banking *settle.S
 // onlyOf is a store that has no instruction but one: a run then logs one line
 // about it.
 type onlyOf struct {
-	settle.Store
+	settle.InstructionStore
 	id   string
 	fail error
 }
 
 func (s onlyOf) Due(context.Context, time.Time, int) ([]string, error) { return []string{s.id}, nil }
 
-func (s onlyOf) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (s onlyOf) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	if s.fail != nil {
 		return settle.Change{}, s.fail
 	}
-	return s.Store.ChangeInstruction(ctx, id, decide)
+	return s.InstructionStore.Change(ctx, id, decide)
 }
 
 // asked runs the reconciler over one instruction, whose question is answered so.
@@ -186,7 +192,7 @@ func (f *functions) asked(name, id string, reading settle.StatusReading) {
 	f.t.Helper()
 	f.now = f.now.Add(25 * time.Hour) // later than any next look
 	f.bank.reading = reading
-	store := onlyOf{Store: f.store, id: id}
+	store := onlyOf{InstructionStore: f.store, id: id}
 	f.reconcile(name, store, f.stepper(reconciler, store))
 }
 
@@ -218,8 +224,8 @@ func allLines(t *testing.T) map[string]map[string]any {
 	f.ask("no bank", f.handler(f.service(nil, f.store)), f.request(payout("stl-2", 1, true)))
 	f.ask("panic", f.handler(delivererFunc(func() (settle.Result, error) { panic("x") })), f.request("{}"))
 	f.ask("turned away", f.handler(nil), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
-	failing := onlyOf{Store: f.store, fail: errors.New("spanner: down")}
-	f.ask("left", f.handler(f.service(f.stepper(settler, failing), failing)), f.request(payout("stl-3", 1, true)))
+	failing := onlyOf{InstructionStore: f.store, fail: errors.New("spanner: down")}
+	f.ask("left", f.handler(f.service(f.stepper(settler, failing), f.store)), f.request(payout("stl-3", 1, true)))
 
 	for _, class := range []settle.SendClass{settle.SendNotSent, settle.SendHeld, settle.SendRetryLater, settle.SendManual} {
 		f.sent(class)

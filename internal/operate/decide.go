@@ -198,7 +198,7 @@ func (o *Operator) Decide(ctx context.Context, c Case, v Verdict) (after settle.
 		change, err := o.Policy.Decide(c.Instruction, r)
 		return change.Next, false, err
 	}
-	change, err := o.Store.ChangeInstruction(ctx, c.Instruction.SettlementID, func(in settle.Instruction) (settle.Change, error) {
+	change, err := o.Store.Change(ctx, c.Instruction.SettlementID, func(in settle.Instruction) (settle.Change, error) {
 		return o.Policy.Decide(in, r)
 	})
 	if _, objected := errors.AsType[*settle.Objection](err); objected && o.wasMade(ctx, c, r) {

@@ -298,7 +298,7 @@ func (w *world) seesRejected(id string) {
 			return w.stepper.Policy.Asked(in, said, settle.Span{Began: now, Ended: now})
 		},
 	} {
-		if _, err := w.stepper.Store.ChangeInstruction(w.t.Context(), id, change); err != nil {
+		if _, err := w.stepper.Store.Change(w.t.Context(), id, change); err != nil {
 			w.t.Fatal(err)
 		}
 	}
@@ -335,17 +335,17 @@ func TestADecisionWhoseAnswerWasLost(t *testing.T) {
 // lostAnswer is a store that runs a change again after its commit, as it does where
 // the answer was lost, when meanwhile has returned.
 type lostAnswer struct {
-	settle.Store
+	settle.InstructionStore
 
 	meanwhile func()
 }
 
-func (s lostAnswer) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
-	if change, err := s.Store.ChangeInstruction(ctx, id, decide); err != nil {
+func (s lostAnswer) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+	if change, err := s.InstructionStore.Change(ctx, id, decide); err != nil {
 		return change, err
 	}
 	s.meanwhile()
-	return s.Store.ChangeInstruction(ctx, id, decide)
+	return s.InstructionStore.Change(ctx, id, decide)
 }
 
 // TestResendUnderANewKey follows a payout that the bank lost for good: one transfer,
@@ -462,7 +462,7 @@ func TestAMovementIsReversedOnce(t *testing.T) {
 			return w.stepper.Policy.Asked(in, said, settle.Span{Began: now, Ended: now})
 		},
 	} {
-		if _, err := w.stepper.Store.ChangeInstruction(t.Context(), "stl-1", decide); err != nil {
+		if _, err := w.stepper.Store.Change(t.Context(), "stl-1", decide); err != nil {
 			t.Fatal(err)
 		}
 	}

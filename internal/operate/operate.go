@@ -40,7 +40,7 @@ type Operator struct {
 	// Client is the database. Required.
 	Client *spanner.Client
 	// Store changes bank instructions. Required for decisions.
-	Store settle.Store
+	Store settle.InstructionStore
 	// Bank is asked before a decision. Nil means that none is configured: every
 	// status is then unknown.
 	Bank settle.Bank

@@ -84,7 +84,7 @@ func newWorld(t *testing.T) *world {
 			SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout,
 		},
 	}
-	w.service = &settle.Service{Store: w.stepper.Store, Banking: w.stepper, DefaultCurrency: "USD", NewID: w.newID, Now: w.clock.Now}
+	w.service = &settle.Service{Store: w.store(), Banking: w.stepper, DefaultCurrency: "USD", NewID: w.newID, Now: w.clock.Now}
 	w.operator = w.newOperator()
 	return w
 }

@@ -17,11 +17,11 @@ import (
 // gatedStore lets calls of Settle in one by one, as a test sends errors to it; a nil
 // one lets the call through to the store.
 type gatedStore struct {
-	settle.Store
+	*memstore.Store
 
 	gate    chan error
 	calls   atomic.Int32
-	changes atomic.Int32 // calls of ChangeInstruction
+	changes atomic.Int32 // calls of Change
 	inside  atomic.Int32
 	crowded atomic.Bool // two calls were inside at once
 }
@@ -48,9 +48,9 @@ func (g *gatedStore) Settle(ctx context.Context, s settle.Settlement) (settle.Re
 	return g.Store.Settle(ctx, s)
 }
 
-func (g *gatedStore) ChangeInstruction(ctx context.Context, settlementID string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (g *gatedStore) Change(ctx context.Context, settlementID string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	g.changes.Add(1)
-	return g.Store.ChangeInstruction(ctx, settlementID, decide)
+	return g.Store.Change(ctx, settlementID, decide)
 }
 
 // answers are what deliveries at once were told.

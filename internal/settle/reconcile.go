@@ -16,7 +16,7 @@ import (
 // instruction.
 type Reconciler struct {
 	// Store keeps the instructions. Required.
-	Store Store
+	Store InstructionStore
 	// Banking makes the steps. Nil means that no bank is configured: a run that
 	// finds anything due fails with [ErrNoBank].
 	Banking *Stepper

@@ -133,16 +133,16 @@ func TestReconcileGoesOnAfterFailuresAndPanics(t *testing.T) {
 
 // brokenFor fails for one settlement.
 type brokenFor struct {
-	settle.Store
+	settle.InstructionStore
 
 	id string
 }
 
-func (b brokenFor) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (b brokenFor) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	if id == b.id {
 		return settle.Change{}, errors.New("broken row")
 	}
-	return b.Store.ChangeInstruction(ctx, id, decide)
+	return b.InstructionStore.Change(ctx, id, decide)
 }
 
 func TestReconcileWithoutABank(t *testing.T) {
@@ -200,14 +200,14 @@ func TestAStepThatHasLostItsLeaseRecordsNothing(t *testing.T) {
 
 // slowStore lets time pass in each of its commits.
 type slowStore struct {
-	settle.Store
+	settle.InstructionStore
 
 	pass func()
 }
 
-func (s slowStore) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (s slowStore) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	defer s.pass()
-	return s.Store.ChangeInstruction(ctx, id, decide)
+	return s.InstructionStore.Change(ctx, id, decide)
 }
 
 // refusingBank refuses every send, as the adapter tells it: where an earlier one
@@ -243,7 +243,7 @@ func TestARefusalUnderANewKeyDoesNotReverse(t *testing.T) {
 		event := &settle.InstructionEvent{From: in.State, To: in.State, Cause: settle.CauseDecided}
 		return settle.Change{Write: true, Next: next, Supersedes: &in, Event: event}, nil
 	}
-	if _, err := stepper.Store.ChangeInstruction(t.Context(), "stl-0", given); err != nil {
+	if _, err := stepper.Store.Change(t.Context(), "stl-0", given); err != nil {
 		t.Fatal(err)
 	}
 	state, err := stepper.Step(t.Context(), "stl-0")

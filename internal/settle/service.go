@@ -8,11 +8,6 @@ import (
 	"time"
 )
 
-// ErrNoBank reports a payout that wants a bank instruction where no bank is
-// configured. The payout is not settled, so that nothing is booked that could
-// not be paid; it is delivered again until the configuration is right.
-var ErrNoBank = errors.New("the payout names a creditor_account and no bank is configured")
-
 // Service settles deliveries. Its fields are set once, before the first call;
 // it is safe for concurrent use.
 type Service struct {
@@ -49,7 +44,7 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	result, shared, err := s.lines.settle(ctx, settlement, func() (Result, error) {
 		if payout.WantsBank() { // now, since the instruction's times count from here
 			var err error
-			if settlement.Instruction, err = s.instruct(payout, settlement.DeliveryID); err != nil {
+			if settlement.Instruction, err = s.Banking.Create(payout, settlement.DeliveryID); err != nil {
 				return Result{}, err
 			}
 		}
@@ -62,22 +57,6 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 		return result, nil
 	}
 	return s.goOnAtTheBank(ctx, settlement, result), nil
-}
-
-// instruct returns the instruction of a payout, held by the delivery that
-// creates it and with its send counted: the one commit that settles the payout
-// is all that has to come before the send.
-func (s *Service) instruct(p Payout, deliveryID string) (*Instruction, error) {
-	if s.Banking == nil {
-		return nil, ErrNoBank
-	}
-	body, err := s.Banking.Bank.Compose(p, InstructionKey(p.SettlementID))
-	if err != nil {
-		return nil, fmt.Errorf("compose bank instruction: %w", err)
-	}
-	in := NewInstruction(p, body, s.Banking.now())
-	s.Banking.Policy.holdForSend(in, deliveryID)
-	return in, nil
 }
 
 // goOnAtTheBank takes the settlement's instruction a step further: the delivery
@@ -97,7 +76,7 @@ func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Resul
 	case OutcomeApplied:
 		created := *st.Instruction
 		created.CreatedAt = result.AppliedAt
-		state, err = s.Banking.finish(ctx, Change{Next: created, Follow: PlanSend})
+		state, err = s.Banking.SendCreated(ctx, created)
 	case OutcomeDuplicate:
 		state, err = s.Banking.Step(ctx, result.SettlementID)
 	case OutcomeConflict, OutcomeQuarantined, OutcomeUnknown:

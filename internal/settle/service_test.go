@@ -89,7 +89,7 @@ func (c composer) Send(context.Context, settle.SendRequest) settle.SendResult {
 	return settle.SendResult{Class: settle.SendAccepted}
 }
 
-func stepper(store settle.Store, bank settle.Bank) *settle.Stepper {
+func stepper(store settle.InstructionStore, bank settle.Bank) *settle.Stepper {
 	var steps atomic.Int64
 	return &settle.Stepper{
 		Store: store, Bank: bank, Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},

@@ -17,8 +17,10 @@ const recordTimeout = 10 * time.Second
 // left: it can have counted a send.
 const claimTimeout = lease
 
-// LevelCritical is the level of what somebody has to look at now.
-const LevelCritical = slog.LevelError + 4
+// ErrNoBank reports a payout that wants a bank instruction where no bank is
+// configured. The payout is not settled, so that nothing is booked that could
+// not be paid; it is delivered again until the configuration is right.
+var ErrNoBank = errors.New("the payout names a creditor_account and no bank is configured")
 
 // Stepper takes bank instructions from where they are to where they go next. The
 // delivery that creates an instruction, a redelivery of an open one and the
@@ -26,7 +28,7 @@ const LevelCritical = slog.LevelError + 4
 // the first call; it is safe for concurrent use, by any number of instances.
 type Stepper struct {
 	// Store keeps the instructions. Required.
-	Store Store
+	Store InstructionStore
 	// Bank is asked. Required.
 	Bank Bank
 	// Policy is the bank's. Required.
@@ -39,6 +41,28 @@ type Stepper struct {
 	Log *slog.Logger
 }
 
+// Create returns the instruction of a payout, held by the delivery that creates it
+// and with its send counted: the commit that settles the payout is the only one
+// before the send. A nil Stepper fails with [ErrNoBank].
+func (s *Stepper) Create(p Payout, deliveryID string) (*Instruction, error) {
+	if s == nil {
+		return nil, ErrNoBank
+	}
+	body, err := s.Bank.Compose(p, InstructionKey(p.SettlementID))
+	if err != nil {
+		return nil, fmt.Errorf("compose bank instruction: %w", err)
+	}
+	in := NewInstruction(p, body, s.now())
+	s.Policy.holdForSend(in, deliveryID)
+	return in, nil
+}
+
+// SendCreated sends an instruction of [Stepper.Create] once it is committed, and
+// returns its state afterwards.
+func (s *Stepper) SendCreated(ctx context.Context, created Instruction) (InstructionState, error) {
+	return s.finish(ctx, Change{Next: created, Follow: PlanSend})
+}
+
 // Step takes one instruction a step further and returns its state afterwards. It
 // fails with [ErrNotDue] where there is nothing to do now, or another step is
 // doing it.
@@ -49,7 +73,7 @@ func (s *Stepper) Step(ctx context.Context, settlementID string) (InstructionSta
 	owner, now := s.NewID(), s.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
 	defer cancel()
-	held, err := s.Store.ChangeInstruction(ctx, settlementID, func(in Instruction) (Change, error) {
+	held, err := s.Store.Change(ctx, settlementID, func(in Instruction) (Change, error) {
 		return s.Policy.Claim(in, owner, now)
 	})
 	if err != nil {
@@ -110,7 +134,7 @@ func (s *Stepper) exchange(ctx context.Context, held Change) (Change, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	recorded, err := s.Store.ChangeInstruction(ctx, held.Next.SettlementID, func(in Instruction) (Change, error) {
+	recorded, err := s.Store.Change(ctx, held.Next.SettlementID, func(in Instruction) (Change, error) {
 		return record(in, held.Next, seen)
 	})
 	s.log(ctx, held, seen, err, s.now().Sub(began))

@@ -43,41 +43,7 @@ type Store interface {
 	// delivery that is recorded again right after itself, its answer having been
 	// lost, is counted once.
 	Quarantine(ctx context.Context, q Quarantined) error
-
-	// ChangeInstruction changes the bank instruction of a settlement: in one
-	// atomic step it reads the instruction, lets decide work out the change, and
-	// stores everything that the change says, or nothing if decide fails. It
-	// returns the change that was stored, and decide's error as it is. Without an
-	// instruction it fails with [ErrNoInstruction].
-	//
-	// decide is pure. It can be called several times, each time with what is
-	// stored then, which after a lost answer can be its own change.
-	ChangeInstruction(ctx context.Context, settlementID string, decide func(Instruction) (Change, error)) (Change, error)
-
-	// Due returns the settlement IDs of up to limit instructions that have to be
-	// looked at by now, in no particular order. It reads nothing about
-	// instructions that are not due.
-	Due(ctx context.Context, now time.Time, limit int) ([]string, error)
-
-	// Backlog tells how far the bank instructions are behind.
-	Backlog(ctx context.Context) (Backlog, error)
 }
-
-// Backlog is what is still open at the bank.
-type Backlog struct {
-	// UncertainSince is when the oldest uncertain instruction was created; zero
-	// for none.
-	UncertainSince time.Time
-	// NextDue is when the next instruction is due, which can be in the past; zero
-	// for none.
-	NextDue time.Time
-	// Manual counts the instructions that wait for a person, up to [MaxManual].
-	Manual int
-}
-
-// MaxManual is the most that a backlog counts to: what it costs to look must not
-// grow with what people leave undone.
-const MaxManual = 1000
 
 // ErrOutcomeUnknown reports that a commit was sent, that its answer was lost,
 // and that reading again did not tell whether it went through.

@@ -8,7 +8,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
 
-	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/spannerstore/readback"
@@ -52,7 +51,7 @@ func (b backend) open(t *testing.T, options ...option.ClientOption) *spannerstor
 	return store
 }
 
-func (b backend) Open(t *testing.T) settle.Store { return b.open(t) }
+func (b backend) Open(t *testing.T) storetest.Store { return b.open(t) }
 
 func (b backend) Snapshot(t *testing.T) snapshot.Snapshot {
 	t.Helper()

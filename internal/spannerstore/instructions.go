@@ -15,9 +15,9 @@ import (
 
 const tagInstruction = "bank_instruction"
 
-// ChangeInstruction implements settle.Store. A lost answer is made good by
+// Change implements settle.Store. A lost answer is made good by
 // running the transaction again: decide recognises its own change.
-func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (s *Store) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	var lastErr error
 	for range maxAttempts {
 		change, decided, err := s.changeInstruction(ctx, id, decide)

@@ -44,7 +44,7 @@ func (b *countingBank) Status(context.Context, settle.StatusRequest) settle.Stat
 }
 
 // stepper makes steps at the time that now holds.
-func stepper(store settle.Store, bank settle.Bank, now *atomic.Pointer[time.Time]) *settle.Stepper {
+func stepper(store settle.InstructionStore, bank settle.Bank, now *atomic.Pointer[time.Time]) *settle.Stepper {
 	return &settle.Stepper{
 		Store: store, Bank: bank, NewID: uuid.NewString, Now: func() time.Time { return *now.Load() }, Log: slog.New(slog.DiscardHandler),
 		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},

@@ -76,10 +76,10 @@ func (l *Lazy) Due(ctx context.Context, now time.Time, limit int) (ids []string,
 	return ids, err
 }
 
-// ChangeInstruction implements settle.Store.
-func (l *Lazy) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (change settle.Change, err error) {
+// Change implements settle.Store.
+func (l *Lazy) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (change settle.Change, err error) {
 	err = l.use(ctx, func(s *Store) error {
-		change, err = s.ChangeInstruction(ctx, id, decide)
+		change, err = s.Change(ctx, id, decide)
 		return err
 	})
 	return change, err

@@ -55,7 +55,7 @@ func TestLazyKeepsAClientThatWorks(t *testing.T) {
 	}
 	w.fault = nil
 	notDue := func(settle.Instruction) (settle.Change, error) { return settle.Change{}, settle.ErrNotDue }
-	if _, err := lazy.ChangeInstruction(t.Context(), "stl-8472", notDue); !errors.Is(err, settle.ErrNotDue) {
+	if _, err := lazy.Change(t.Context(), "stl-8472", notDue); !errors.Is(err, settle.ErrNotDue) {
 		t.Errorf("error %v, want ErrNotDue", err)
 	}
 	unknown := storetest.NewSettlement(t, other)

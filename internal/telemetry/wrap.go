@@ -10,9 +10,15 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
+// Store is a store whose calls are measured.
+type Store interface {
+	settle.Store
+	settle.InstructionStore
+}
+
 // Store returns store with a span for each change, and with a count of the bank
 // instructions that enter a state.
-func (t *Telemetry) Store(store settle.Store) settle.Store {
+func (t *Telemetry) Store(store Store) Store {
 	if t == nil {
 		return store
 	}
@@ -20,7 +26,7 @@ func (t *Telemetry) Store(store settle.Store) settle.Store {
 }
 
 type observedStore struct {
-	settle.Store
+	Store
 	t *Telemetry
 }
 
@@ -43,12 +49,12 @@ func (s observedStore) Quarantine(ctx context.Context, q settle.Quarantined) err
 	return err
 }
 
-// ChangeInstruction implements [settle.Store].
-func (s observedStore) ChangeInstruction(
+// Change implements [settle.InstructionStore].
+func (s observedStore) Change(
 	ctx context.Context, settlementID string, decide func(settle.Instruction) (settle.Change, error),
 ) (settle.Change, error) {
 	ctx, span := s.t.tracer.Start(ctx, "store change instruction", trace.WithSpanKind(trace.SpanKindClient))
-	change, err := s.Store.ChangeInstruction(ctx, settlementID, decide)
+	change, err := s.Store.Change(ctx, settlementID, decide)
 	if errors.Is(err, settle.ErrNotDue) {
 		end(span, nil) // an answer, not a fault
 		return change, err

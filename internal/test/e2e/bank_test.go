@@ -120,8 +120,9 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 		w.bank.Expect(id, settle.InstructionKey(id).String())
 	}
 	for range 2 {
-		banking := w.stepper(t)
-		service := &settle.Service{Store: banking.Store, Banking: banking, NewID: uuid.NewString, Now: time.Now}
+		store := w.store(t)
+		banking := w.stepper(t, store)
+		service := &settle.Service{Store: store, Banking: banking, NewID: uuid.NewString, Now: time.Now}
 		deliveries.Go(func() {
 			for n := range contenders {
 				r, err := service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: fmt.Sprint(n), Data: []byte(contended(n))}})
@@ -133,7 +134,7 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 				mu.Unlock()
 			}
 		})
-		reconciling := w.stepper(t)
+		reconciling := w.stepper(t, w.store(t))
 		reconciler := &settle.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contenders, Concurrency: 4}
 		reconcilers.Go(func() {
 			for {
@@ -197,10 +198,10 @@ func (w *world) client(t *testing.T) *bank.Client {
 }
 
 // stepper makes steps as an instance of its own.
-func (w *world) stepper(t *testing.T) *settle.Stepper {
+func (w *world) stepper(t *testing.T, store settle.InstructionStore) *settle.Stepper {
 	t.Helper()
 	return &settle.Stepper{
-		Store: w.store(t), Bank: w.client(t), NewID: uuid.NewString, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Store: store, Bank: w.client(t), NewID: uuid.NewString, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Policy: settle.Policy{
 			KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second,
 			SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout,

@@ -133,8 +133,8 @@ func (s *Store) recordEvent(in settle.Instruction, e settle.InstructionEvent, co
 	s.events[id] = append(s.events[id], snapshot.InstructionEvent{SettlementID: id, Version: in.Version, Event: e, RecordedAt: commit})
 }
 
-// ChangeInstruction implements settle.Store.
-func (s *Store) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+// Change implements settle.Store.
+func (s *Store) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	if err := ctx.Err(); err != nil {
 		return settle.Change{}, err
 	}

@@ -14,7 +14,7 @@ import (
 
 type backend struct{ store *memstore.Store }
 
-func (b backend) Open(*testing.T) settle.Store          { return b.store }
+func (b backend) Open(*testing.T) storetest.Store          { return b.store }
 func (b backend) Snapshot(*testing.T) snapshot.Snapshot { return b.store.Snapshot() }
 func (b backend) DeleteReceipt(_ *testing.T, id string) { b.store.DeleteReceipt(id) }
 func newBackend(*testing.T) storetest.Backend           { return backend{memstore.New(time.Now)} }
@@ -38,7 +38,7 @@ func TestSnapshotOf(t *testing.T) {
 			deliver(id, id, int64(2+other)) // a conflict each
 		}
 	}
-	if _, err := store.ChangeInstruction(t.Context(), "b", func(in settle.Instruction) (settle.Change, error) {
+	if _, err := store.Change(t.Context(), "b", func(in settle.Instruction) (settle.Change, error) {
 		in.State, in.Version = settle.InstructionRejected, in.Version+1
 		event := &settle.InstructionEvent{From: settle.InstructionUncertain, To: in.State, Cause: settle.CauseAnswer}
 		return settle.Change{Write: true, Next: in, Event: event, Reverse: true, Settled: true}, nil

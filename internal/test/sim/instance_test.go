@@ -182,20 +182,20 @@ func (p *instance) Quarantine(ctx context.Context, q settle.Quarantined) error {
 	}})
 }
 
-// ChangeInstruction implements settle.Store.
-func (p *instance) ChangeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+// Change implements settle.Store.
+func (p *instance) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
 	var change settle.Change
 	err := p.commit(ctx, &call{
 		what: "change", id: id,
 		op: func(ctx context.Context) (err error) {
-			change, err = p.w.store.ChangeInstruction(ctx, id, decide)
+			change, err = p.w.store.Change(ctx, id, decide)
 			if err == nil && change.Write {
 				p.w.oracle.changed(id, change)
 			}
 			return err
 		},
 		abort: func(ctx context.Context) {
-			_, _ = p.w.store.ChangeInstruction(ctx, id, func(in settle.Instruction) (settle.Change, error) {
+			_, _ = p.w.store.Change(ctx, id, func(in settle.Instruction) (settle.Change, error) {
 				_, _ = decide(in)
 				return settle.Change{}, errAborted
 			})

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of settle.Store. Every store runs
+// Package storetest is the conformance suite of settle.Store and settle.InstructionStore. Every store runs
 // it, so that a simulation on the store in memory says something about the store
 // on Spanner.
 package storetest
@@ -19,10 +19,16 @@ import (
 	"github.com/settleonce/settleonce/internal/snapshot"
 )
 
+// Store is a store under test.
+type Store interface {
+	settle.Store
+	settle.InstructionStore
+}
+
 // Backend is the data behind one or more stores.
 type Backend interface {
 	// Open returns a store over the data, as another instance would have it.
-	Open(t *testing.T) settle.Store
+	Open(t *testing.T) Store
 	// Snapshot returns all that is stored.
 	Snapshot(t *testing.T) snapshot.Snapshot
 	// DeleteReceipt deletes a receipt as a row deletion policy would.
@@ -96,7 +102,7 @@ func again(st settle.Settlement) settle.Settlement {
 	return st
 }
 
-func mustSettle(t *testing.T, store settle.Store, st settle.Settlement) settle.Result {
+func mustSettle(t *testing.T, store Store, st settle.Settlement) settle.Result {
 	t.Helper()
 	result, err := store.Settle(t.Context(), st)
 	if err != nil {
@@ -375,7 +381,7 @@ func testManual(t *testing.T, b Backend) {
 	for i, state := range []settle.InstructionState{settle.InstructionManual, settle.InstructionManual, settle.InstructionConfirmed} {
 		st := NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1,"creditor_account":"c"}`, i))
 		mustSettle(t, store, st)
-		if _, err := store.ChangeInstruction(t.Context(), st.Payout.SettlementID, in(state)); err != nil {
+		if _, err := store.Change(t.Context(), st.Payout.SettlementID, in(state)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -385,7 +391,7 @@ func testManual(t *testing.T, b Backend) {
 			t.Errorf("backlog %+v, %v; want %d manual", backlog, err, want)
 		}
 		if want > 0 {
-			if _, err := store.ChangeInstruction(t.Context(), fmt.Sprintf("stl-%d", want-1), in(settle.InstructionConfirmed)); err != nil {
+			if _, err := store.Change(t.Context(), fmt.Sprintf("stl-%d", want-1), in(settle.InstructionConfirmed)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -396,9 +402,9 @@ func testManual(t *testing.T, b Backend) {
 var policy = settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second}
 
 // claim leases the instruction of stl-8472 to owner.
-func claim(t *testing.T, store settle.Store, owner string, now time.Time) (settle.Change, error) {
+func claim(t *testing.T, store Store, owner string, now time.Time) (settle.Change, error) {
 	t.Helper()
-	return store.ChangeInstruction(t.Context(), "stl-8472", func(in settle.Instruction) (settle.Change, error) {
+	return store.Change(t.Context(), "stl-8472", func(in settle.Instruction) (settle.Change, error) {
 		return policy.Claim(in, owner, now)
 	})
 }
@@ -441,7 +447,7 @@ func testRefusedChange(t *testing.T, b Backend) {
 	}
 	before := b.Snapshot(t)
 	refused := errors.New("not this one")
-	if _, err := store.ChangeInstruction(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) {
+	if _, err := store.Change(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) {
 		return settle.Change{Write: true}, refused
 	}); !errors.Is(err, refused) {
 		t.Errorf("error %v, want decide's own", err)
@@ -463,7 +469,7 @@ func testRejected(t *testing.T, b Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.ChangeInstruction(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) { return change, nil }); err != nil {
+	if _, err := store.Change(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) { return change, nil }); err != nil {
 		t.Fatal(err)
 	}
 	all := wantSound(t, b)
@@ -493,7 +499,7 @@ func testNewKey(t *testing.T, b Backend) {
 	mustSettle(t, store, NewSettlement(t, full))
 	change := func(decide func(in settle.Instruction) (settle.Change, error)) settle.Instruction {
 		t.Helper()
-		changed, err := store.ChangeInstruction(t.Context(), "stl-8472", decide)
+		changed, err := store.Change(t.Context(), "stl-8472", decide)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -542,7 +548,7 @@ func testNoInstruction(t *testing.T, b Backend) {
 	store := b.Open(t)
 	mustSettle(t, store, NewSettlement(t, plain))
 	for _, id := range []string{"stl-8472", "unknown"} {
-		if _, err := store.ChangeInstruction(t.Context(), id, func(settle.Instruction) (settle.Change, error) {
+		if _, err := store.Change(t.Context(), id, func(settle.Instruction) (settle.Change, error) {
 			t.Error("asked to decide about nothing")
 			return settle.Change{}, nil
 		}); !errors.Is(err, settle.ErrNoInstruction) {
@@ -586,7 +592,7 @@ func newQuarantined(t *testing.T, data string) settle.Quarantined {
 	}
 }
 
-func mustQuarantine(t *testing.T, store settle.Store, q settle.Quarantined) {
+func mustQuarantine(t *testing.T, store Store, q settle.Quarantined) {
 	t.Helper()
 	if err := store.Quarantine(t.Context(), q); err != nil {
 		t.Fatalf("quarantine: %v", err)

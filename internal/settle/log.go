@@ -7,6 +7,9 @@ import (
 	"strconv"
 )
 
+// LevelCritical is the level of what somebody has to look at now.
+const LevelCritical = slog.LevelError + 4
+
 // maxFrames is how much of a stack is logged: enough to reach where the work
 // began.
 const maxFrames = 48
