@@ -28,6 +28,7 @@ import (
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/telemetry"
 )
@@ -108,11 +109,11 @@ func wire(cfg config.Config) (handlers, error) {
 	if measured != nil {
 		observer = measured
 	}
-	gate := &event.Gate{}
+	gate := &event.Drainer{}
 	go drainOnTermination(gate, measured, log)
 
 	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
-	reconciler := &settle.Reconciler{
+	reconciler := &transfer.Reconciler{
 		Store: store, Banking: banking, Now: time.Now, Limit: reconcileBatch, Concurrency: cfg.BankConcurrency, Margin: banking.Longest(),
 	}
 	// The store may read again after the deadline, and the whole has to stay
@@ -136,7 +137,7 @@ func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
 
 // newBanking returns what looks after bank instructions; nil where no bank is
 // configured.
-func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Telemetry, log *slog.Logger) (*settle.Stepper, error) {
+func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Telemetry, log *slog.Logger) (*transfer.Stepper, error) {
 	if cfg == nil {
 		return nil, nil //nolint:nilnil // no bank is a configuration, not a fault
 	}
@@ -146,7 +147,7 @@ func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Tel
 	if err != nil {
 		return nil, err
 	}
-	return &settle.Stepper{Store: store, Bank: measured.Bank(client), Policy: cfg.Policy(), NewID: uuid.NewString, Now: time.Now, Log: log}, nil
+	return &transfer.Stepper{Store: store, Bank: measured.Bank(client), Policy: cfg.Policy(), NewID: uuid.NewString, Now: time.Now, Log: log}, nil
 }
 
 // misconfigured is a function whose configuration is wrong. It fails every
@@ -158,8 +159,8 @@ func (m misconfigured) Deliver(context.Context, settle.Delivery) (settle.Result,
 	return settle.Result{}, m.err
 }
 
-func (m misconfigured) Reconcile(context.Context) (settle.Reconciled, error) {
-	return settle.Reconciled{}, m.err
+func (m misconfigured) Reconcile(context.Context) (transfer.Reconciled, error) {
+	return transfer.Reconciled{}, m.err
 }
 
 func (m misconfigured) handlers() handlers {
@@ -173,7 +174,7 @@ func (m misconfigured) handlers() handlers {
 // drainOnTermination waits for SIGTERM, lets the deliveries that have begun end
 // while new ones are turned away, exports what was measured, and then ends the
 // process by the same signal.
-func drainOnTermination(gate *event.Gate, measured *telemetry.Telemetry, log *slog.Logger) {
+func drainOnTermination(gate *event.Drainer, measured *telemetry.Telemetry, log *slog.Logger) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)

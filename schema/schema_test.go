@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
@@ -122,7 +122,7 @@ func TestJSONSchemaAgreesWithTheDecoder(t *testing.T) {
 		if err != nil {
 			continue // not JSON: nothing for a schema to judge
 		}
-		_, decodeErr := settle.Decode(c.Data, "USD")
+		_, decodeErr := payout.Decode(c.Data, "USD")
 		schemaErr := compiled.Validate(instance)
 		if reason := cannotSay[c.Name]; reason != "" {
 			if decodeErr == nil || schemaErr != nil {
@@ -130,7 +130,7 @@ func TestJSONSchemaAgreesWithTheDecoder(t *testing.T) {
 			}
 			continue
 		}
-		if refusal, _ := errors.AsType[*settle.Refusal](decodeErr); refusal != nil && refusal.Reason == settle.ReasonTooLarge {
+		if refusal, _ := errors.AsType[*payout.Refusal](decodeErr); refusal != nil && refusal.Reason == payout.ReasonTooLarge {
 			continue // size is not a matter of JSON
 		}
 		if (decodeErr == nil) != (schemaErr == nil) {
@@ -163,7 +163,7 @@ type messageCase struct {
 
 func cases(t *testing.T) []messageCase {
 	t.Helper()
-	file, err := os.ReadFile("../internal/settle/testdata/payout_messages.jsonl")
+	file, err := os.ReadFile("../internal/settle/payout/testdata/payout_messages.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

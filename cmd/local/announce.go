@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // samplePayout is what the help's examples settle, and bankPayout what they have
@@ -83,7 +83,7 @@ func announce(line ready, s streams) error {
 		Payout, Base64, BankPayout, BankKey, BankToken, BadCreditors string
 	}{
 		line, samplePayout, base64.StdEncoding.EncodeToString([]byte(samplePayout)),
-		bankPayout, settle.InstructionKey(bankID).String(), bankToken, strings.Join(badCreditors(), ", "),
+		bankPayout, transfer.InstructionKey(bankID).String(), bankToken, strings.Join(badCreditors(), ", "),
 	})
 	if err != nil {
 		return fmt.Errorf("write the help to standard error: %w", err)

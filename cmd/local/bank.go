@@ -11,7 +11,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
@@ -57,11 +57,11 @@ func (sys *system) bankVariables() map[string]string {
 
 // newStepper returns what looks after the bank instructions in memory. It is
 // wired as function.go does it, but for the clock.
-func newStepper(store *memstore.Store, cfg bank.Config, now func() time.Time, log *slog.Logger) (*settle.Stepper, error) {
+func newStepper(store *memstore.Store, cfg bank.Config, now func() time.Time, log *slog.Logger) (*transfer.Stepper, error) {
 	cfg.Now = now
 	client, err := bank.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &settle.Stepper{Store: store, Bank: client, Policy: cfg.Policy(), NewID: uuid.NewString, Now: now, Log: log}, nil
+	return &transfer.Stepper{Store: store, Bank: client, Policy: cfg.Policy(), NewID: uuid.NewString, Now: now, Log: log}, nil
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/event"
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
@@ -142,7 +142,7 @@ type saw struct {
 	runs       []reconciliation
 	// stored is what the ledger holds in the end, atBank and violations what the
 	// fake bank says of itself.
-	stored     snapshot.Snapshot
+	stored     audit.Snapshot
 	atBank     []fakebank.Transfer
 	violations []string
 }
@@ -210,7 +210,7 @@ func (sys *system) settleSample(ctx context.Context, rows []row, p *progressBar,
 func expectAtBank(bank *fakebank.Bank, rows []row) {
 	for _, r := range rows {
 		if len(r.Way) > 0 {
-			bank.Expect(r.settlementID(), settle.InstructionKey(r.settlementID()).String())
+			bank.Expect(r.settlementID(), transfer.InstructionKey(r.settlementID()).String())
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
@@ -77,7 +77,7 @@ func wantReport(t *testing.T, out string) {
 func wantInstruction(t *testing.T, out string, r row) {
 	t.Helper()
 	state, reversal := r.Way[len(r.Way)-1], ""
-	if state == settle.InstructionRejected || state == settle.InstructionReturned {
+	if state == transfer.StateRejected || state == transfer.StateReturned {
 		var payout struct {
 			AmountCents int64 `json:"amount_cents"`
 		}
@@ -268,33 +268,33 @@ func settled(t *testing.T, rows []row) (saw, *fakebank.Bank) {
 func TestDemoWithALedgerThatDisagrees(t *testing.T) {
 	t.Parallel()
 	rows := mustParse(t, sampleFile)
-	tests := map[string]func(*snapshot.Snapshot){
-		"":                                      func(*snapshot.Snapshot) {},
-		"the ledger has no movement":            func(s *snapshot.Snapshot) { s.Movements = s.Movements[1:] },
-		"is not what the message says":          func(s *snapshot.Snapshot) { s.Movements[0].AmountCents++ },
-		"moved twice":                           func(s *snapshot.Snapshot) { s.Movements = append(s.Movements, s.Movements[0]) },
-		"movement without receipt":              func(s *snapshot.Snapshot) { s.Receipts = s.Receipts[1:] },
-		"no such movement":                      func(s *snapshot.Snapshot) { s.Movements[0].RecordedAt = s.Movements[1].RecordedAt },
-		"no such conflict":                      func(s *snapshot.Snapshot) { s.Conflicts[0].Fields = []string{"reference"} },
-		"deliveries of a conflict are recorded": func(s *snapshot.Snapshot) { s.Conflicts[0].Deliveries++ },
-		"is not in quarantine for that":         func(s *snapshot.Snapshot) { s.Quarantined = s.Quarantined[1:] },
-		"deliveries to quarantine":              func(s *snapshot.Snapshot) { s.Quarantined[0].Deliveries-- },
+	tests := map[string]func(*audit.Snapshot){
+		"":                                      func(*audit.Snapshot) {},
+		"the ledger has no movement":            func(s *audit.Snapshot) { s.Movements = s.Movements[1:] },
+		"is not what the message says":          func(s *audit.Snapshot) { s.Movements[0].AmountCents++ },
+		"moved twice":                           func(s *audit.Snapshot) { s.Movements = append(s.Movements, s.Movements[0]) },
+		"movement without receipt":              func(s *audit.Snapshot) { s.Receipts = s.Receipts[1:] },
+		"no such movement":                      func(s *audit.Snapshot) { s.Movements[0].RecordedAt = s.Movements[1].RecordedAt },
+		"no such conflict":                      func(s *audit.Snapshot) { s.Conflicts[0].Fields = []string{"reference"} },
+		"deliveries of a conflict are recorded": func(s *audit.Snapshot) { s.Conflicts[0].Deliveries++ },
+		"is not in quarantine for that":         func(s *audit.Snapshot) { s.Quarantined = s.Quarantined[1:] },
+		"deliveries to quarantine":              func(s *audit.Snapshot) { s.Quarantined[0].Deliveries-- },
 
-		`"stl-8480": the ledger has no bank instruction`: func(s *snapshot.Snapshot) { s.Instructions = s.Instructions[1:] },
-		`"stl-8482": its bank instruction is rejected, and the movement is not reversed`: func(s *snapshot.Snapshot) {
+		`"stl-8480": the ledger has no bank instruction`: func(s *audit.Snapshot) { s.Instructions = s.Instructions[1:] },
+		`"stl-8482": its bank instruction is rejected, and the movement is not reversed`: func(s *audit.Snapshot) {
 			s.Reversals = s.Reversals[1:]
 		},
-		`"stl-8482": the reversal of 1, rejected, is not that of a rejected instruction over 30500`: func(s *snapshot.Snapshot) {
+		`"stl-8482": the reversal of 1, rejected, is not that of a rejected instruction over 30500`: func(s *audit.Snapshot) {
 			s.Reversals[0].AmountCents = 1
 		},
-		`"stl-8480": its bank instruction is confirmed, and the movement is reversed`: func(s *snapshot.Snapshot) {
+		`"stl-8480": its bank instruction is confirmed, and the movement is reversed`: func(s *audit.Snapshot) {
 			s.Reversals[0].SettlementID = "stl-8480"
 		},
-		`"stl-8482": its bank instruction is confirmed; the bank's ledger has none`: func(s *snapshot.Snapshot) {
-			s.Instructions[2].State = settle.InstructionConfirmed
+		`"stl-8482": its bank instruction is confirmed; the bank's ledger has none`: func(s *audit.Snapshot) {
+			s.Instructions[2].State = transfer.StateConfirmed
 		},
-		`"stl-8481": its bank instruction is rejected; the bank's ledger has one: ACSC`: func(s *snapshot.Snapshot) {
-			s.Instructions[1].State = settle.InstructionRejected
+		`"stl-8481": its bank instruction is rejected; the bank's ledger has one: ACSC`: func(s *audit.Snapshot) {
+			s.Instructions[1].State = transfer.StateRejected
 		},
 	}
 	for want, tamper := range tests {
@@ -321,7 +321,7 @@ func TestDemoWithABankThatDisagrees(t *testing.T) {
 	rows := mustParse(t, sampleFile)
 	move := func(id, status string) func(*saw, *fakebank.Bank) error {
 		return func(s *saw, bank *fakebank.Bank) error {
-			err := bank.Settle(settle.InstructionKey(id).String(), status)
+			err := bank.Settle(transfer.InstructionKey(id).String(), status)
 			s.atBank = bank.Ledger()
 			return err
 		}
@@ -353,7 +353,7 @@ func TestDemoWithABankThatDisagrees(t *testing.T) {
 		`bank: a key is executed once`: change(func(s *saw) { s.violations = []string{string(fakebank.RuleKeyOnce)} }),
 		`"stl-8481": answered that its bank instruction is rejected, which it never was`: change(func(s *saw) {
 			i := slices.IndexFunc(s.deliveries, func(d delivery) bool { return d.answer.SettlementID == "stl-8481" })
-			s.deliveries[i].answer.Instruction = settle.InstructionRejected
+			s.deliveries[i].answer.Instruction = transfer.StateRejected
 		}),
 		`reconciler, run 1: of 5 due, 1 failed and 0 were left`: change(func(s *saw) { s.runs[0].Failed = 1 }),
 	}

@@ -14,6 +14,7 @@ import (
 	_ "github.com/settleonce/settleonce" // registers the functions with the framework
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const (
@@ -119,7 +120,7 @@ func (sys *system) serveInMemory(ctx context.Context, listen string, s streams) 
 		return nil, err
 	}
 	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: now}
-	reconciler := &settle.Reconciler{Store: store, Banking: banking, Now: now, Limit: reconcileLimit, Concurrency: reconcileAtOnce}
+	reconciler := &transfer.Reconciler{Store: store, Banking: banking, Now: now, Limit: reconcileLimit, Concurrency: reconcileAtOnce}
 	mux := http.NewServeMux()
 	mux.Handle(pathSettle, &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: cfg.SettleTimeout})
 	// No time limit: it would be one of the machine's clock, and the reconciler compares it with its own.

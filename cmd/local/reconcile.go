@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // tickData is the message that asks for a run of the reconciler. What it says
@@ -54,10 +54,10 @@ var passages = []time.Duration{20 * time.Second, 40 * time.Second, 150 * time.Se
 type reconciliation struct {
 	after time.Duration // what was let pass before it
 
-	Due    int                             `json:"due"`
-	States map[settle.InstructionState]int `json:"states"`
-	Failed int                             `json:"failed"`
-	Left   int                             `json:"left"`
+	Due    int                    `json:"due"`
+	States map[transfer.State]int `json:"states"`
+	Failed int                    `json:"failed"`
+	Left   int                    `json:"left"`
 }
 
 // reconcileAll lets the time pass that the bank instructions need, and has the

@@ -14,20 +14,21 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/event"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // answer is SettlePayout's answer to a delivery.
 type answer struct {
-	Outcome      string                  `json:"outcome"`
-	SettlementID string                  `json:"settlement_id"`
-	PayloadHash  settle.PayloadHash      `json:"payload_hash"`
-	AppliedAt    time.Time               `json:"applied_at"`
-	Instruction  settle.InstructionState `json:"instruction"`
-	Fields       []string                `json:"fields"`
-	Reason       settle.Reason           `json:"reason"`
-	Member       string                  `json:"member"`
-	Error        string                  `json:"error"`
+	Outcome      string         `json:"outcome"`
+	SettlementID string         `json:"settlement_id"`
+	PayloadHash  payout.Hash    `json:"payload_hash"`
+	AppliedAt    time.Time      `json:"applied_at"`
+	Instruction  transfer.State `json:"instruction"`
+	Fields       []string       `json:"fields"`
+	Reason       payout.Reason  `json:"reason"`
+	Member       string         `json:"member"`
+	Error        string         `json:"error"`
 }
 
 // delivery is one attempt of a topic to deliver a message of the demo.

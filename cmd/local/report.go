@@ -9,8 +9,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // replacement says what runs instead of what is missing. The zero value is
@@ -108,14 +110,14 @@ func (p *printer) deliveries(rows []row, deliveries []delivery) {
 
 // noted is what is to be said about an answer beside its outcome.
 func noted(a answer) string {
-	if a.Instruction != settle.InstructionNone && len(a.Fields) == 0 {
+	if a.Instruction != transfer.StateNone && len(a.Fields) == 0 {
 		return "bank: " + string(a.Instruction)
 	}
 	return why(a.Fields, a.Reason, a.Member)
 }
 
 // why is a conflict's members, or a refusal's reason with its member.
-func why(fields []string, reason settle.Reason, member string) string {
+func why(fields []string, reason payout.Reason, member string) string {
 	if len(fields) > 0 {
 		return strings.Join(fields, ", ")
 	}
@@ -123,7 +125,7 @@ func why(fields []string, reason settle.Reason, member string) string {
 }
 
 // ledger prints what is stored.
-func (p *printer) ledger(stored snapshot.Snapshot) {
+func (p *printer) ledger(stored audit.Snapshot) {
 	movements := newTable("Ledger: movements",
 		table.Row{"settlement", "account", "minor units", "currency", "recorded at"}, right(3))
 	for _, m := range stored.Movements {
@@ -170,8 +172,8 @@ func (p *printer) verdict(rows []row, happened saw, faults []string) {
 }
 
 // byArrival sorts quarantined messages by when they first came.
-func byArrival(messages []snapshot.Quarantined) []snapshot.Quarantined {
-	return slices.SortedFunc(slices.Values(messages), func(a, b snapshot.Quarantined) int {
+func byArrival(messages []spannerstore.QuarantineRow) []spannerstore.QuarantineRow {
+	return slices.SortedFunc(slices.Values(messages), func(a, b spannerstore.QuarantineRow) int {
 		return a.QuarantinedAt.Compare(b.QuarantinedAt)
 	})
 }

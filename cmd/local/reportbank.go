@@ -9,14 +9,14 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // statesInOrder is the order in which states are counted.
-var statesInOrder = []settle.InstructionState{
-	settle.InstructionUncertain, settle.InstructionAccepted, settle.InstructionConfirmed,
-	settle.InstructionRejected, settle.InstructionReturned, settle.InstructionManual,
+var statesInOrder = []transfer.State{
+	transfer.StateUncertain, transfer.StateAccepted, transfer.StateConfirmed,
+	transfer.StateRejected, transfer.StateReturned, transfer.StateManual,
 }
 
 // reconciliations prints a row for each run of the reconciler.
@@ -59,7 +59,7 @@ func (p *printer) instructions(happened saw) {
 	}
 	p.line("%s", t.Render())
 	for _, in := range happened.stored.Instructions {
-		if in.State == settle.InstructionManual {
+		if in.State == transfer.StateManual {
 			p.line("%s needs a person: %s", in.SettlementID, lastDetail(happened.stored, in.SettlementID))
 		}
 	}
@@ -73,7 +73,7 @@ func (p *printer) instructions(happened saw) {
 }
 
 // lastDetail says in words what was seen last of the instruction.
-func lastDetail(stored snapshot.Snapshot, settlementID string) string {
+func lastDetail(stored audit.Snapshot, settlementID string) string {
 	for _, e := range slices.Backward(stored.Events) {
 		if e.SettlementID == settlementID {
 			return e.Event.Detail

@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 //go:embed sample.jsonl
@@ -34,13 +36,13 @@ type row struct {
 	// Fields are the members that a conflict names.
 	Fields []string `json:"fields"`
 	// Reason and Member are those of a quarantined message.
-	Reason settle.Reason `json:"reason"`
+	Reason payout.Reason `json:"reason"`
 	Member string        `json:"member"`
 	// Way is the states that the bank instruction goes through, its last one at the
 	// end of the demo; empty for a payout that no bank pays. Sends is how often it
 	// may have reached the bank.
-	Way   []settle.InstructionState `json:"way"`
-	Sends int64                     `json:"sends"`
+	Way   []transfer.State `json:"way"`
+	Sends int64            `json:"sends"`
 }
 
 // parseSample reads a file of rows, one a line.
@@ -87,11 +89,11 @@ func (r row) message() ([]byte, error) {
 // settlementID returns the settlement that r is about, or "" for none: it is read
 // leniently, since it only decides about the order of publishing.
 func (r row) settlementID() string {
-	var payout struct {
+	var p struct {
 		SettlementID string `json:"settlement_id"`
 	}
-	_ = json.Unmarshal(r.Data, &payout) // a malformed one is about no settlement
-	return payout.SettlementID
+	_ = json.Unmarshal(r.Data, &p) // a malformed one is about no settlement
+	return p.SettlementID
 }
 
 // chains groups the indexes of rows by settlement. A row about none is a chain of

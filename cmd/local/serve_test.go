@@ -26,9 +26,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
@@ -91,11 +90,11 @@ func databaseOf(t *testing.T, line ready) *spanner.Client {
 }
 
 // await returns the ledger once it holds what is asked for.
-func await(t *testing.T, client *spanner.Client, what string, holds func(snapshot.Snapshot) bool) (stored snapshot.Snapshot) {
+func await(t *testing.T, client *spanner.Client, what string, holds func(audit.Snapshot) bool) (stored audit.Snapshot) {
 	t.Helper()
 	eventually(t, what, func() bool {
 		var err error
-		if stored, err = readback.Read(t.Context(), client); err != nil {
+		if stored, err = audit.Read(t.Context(), client); err != nil {
 			t.Fatal(err)
 		}
 		return holds(stored)
@@ -134,7 +133,7 @@ func settleOne(t *testing.T, line ready) {
 	publishTo(t, line, samplePayout)
 	client := databaseOf(t, line)
 	defer client.Close()
-	stored := await(t, client, "the movement", func(s snapshot.Snapshot) bool { return s.Movement(sampleID) != nil })
+	stored := await(t, client, "the movement", func(s audit.Snapshot) bool { return s.Movement(sampleID) != nil })
 	m := stored.Movement(sampleID)
 	if m.AccountID != "reserve-claims" || m.AmountCents != 4731 || m.Currency != "USD" || len(stored.Violations(false)) > 0 {
 		t.Errorf("movement %+v, violations %q", m, stored.Violations(false))
@@ -159,25 +158,25 @@ func payOne(t *testing.T, line ready) {
 	t.Helper()
 	client := databaseOf(t, line)
 	defer client.Close()
-	reaches := func(state settle.InstructionState) snapshot.Snapshot {
-		return await(t, client, string(state), func(s snapshot.Snapshot) bool {
+	reaches := func(state transfer.State) audit.Snapshot {
+		return await(t, client, string(state), func(s audit.Snapshot) bool {
 			return len(s.Instructions) == 1 && s.Instructions[0].State == state
 		})
 	}
 	publishTo(t, line, bankPayout)
-	reaches(settle.InstructionAccepted)
+	reaches(transfer.StateAccepted)
 	if err := makeOlder(t.Context(), client, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	reaches(settle.InstructionConfirmed)
-	key := settle.InstructionKey(bankID).String()
+	reaches(transfer.StateConfirmed)
+	key := transfer.InstructionKey(bankID).String()
 	if code, text := post(t, line.BankURL+"/admin/status", `{"client_reference":"`+key+`","status":"RETURNED"}`); code != http.StatusNoContent {
 		t.Errorf("moving the transfer was answered %d %s", code, text)
 	}
 	if err := makeOlder(t.Context(), client, 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	stored := reaches(settle.InstructionReturned)
+	stored := reaches(transfer.StateReturned)
 	if r := reversalOf(stored, bankID); r == nil || r.AmountCents != 18250 || len(stored.Violations(false)) > 0 {
 		t.Errorf("reversal %+v, violations %q", r, stored.Violations(false))
 	}

@@ -13,9 +13,8 @@ import (
 	adminapi "cloud.google.com/go/spanner/admin/database/apiv1"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 	"github.com/settleonce/settleonce/schema"
@@ -137,16 +136,16 @@ func (sys *system) startFunctions(ctx context.Context, listen string, env enviro
 }
 
 // read returns everything that the ledger holds.
-func (sys *system) read(ctx context.Context) (snapshot.Snapshot, error) {
+func (sys *system) read(ctx context.Context) (audit.Snapshot, error) {
 	if sys.memory != nil {
 		return sys.memory.Snapshot(), nil
 	}
 	client, err := sys.openDatabase(ctx)
 	if err != nil {
-		return snapshot.Snapshot{}, err
+		return audit.Snapshot{}, err
 	}
 	defer client.Close()
-	return readback.Read(ctx, client)
+	return audit.Read(ctx, client)
 }
 
 // openDatabase returns a client of its own for the database.

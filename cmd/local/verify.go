@@ -8,7 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // verify compares four accounts of what happened: what the sample expects, what
@@ -172,8 +173,8 @@ func (v *verification) count(is func(delivery) bool) (n int) {
 	return n
 }
 
-func (v *verification) conflict(settlementID string, hash settle.PayloadHash) *snapshot.Conflict {
-	i := slices.IndexFunc(v.stored.Conflicts, func(c snapshot.Conflict) bool {
+func (v *verification) conflict(settlementID string, hash payout.Hash) *spannerstore.ConflictRow {
+	i := slices.IndexFunc(v.stored.Conflicts, func(c spannerstore.ConflictRow) bool {
 		return c.SettlementID == settlementID && c.PayloadHash == hash
 	})
 	if i < 0 {
@@ -182,8 +183,8 @@ func (v *verification) conflict(settlementID string, hash settle.PayloadHash) *s
 	return &v.stored.Conflicts[i]
 }
 
-func (v *verification) quarantined(messageID string) *snapshot.Quarantined {
-	i := slices.IndexFunc(v.stored.Quarantined, func(q snapshot.Quarantined) bool { return q.MessageID == messageID })
+func (v *verification) quarantined(messageID string) *spannerstore.QuarantineRow {
+	i := slices.IndexFunc(v.stored.Quarantined, func(q spannerstore.QuarantineRow) bool { return q.MessageID == messageID })
 	if i < 0 {
 		return nil
 	}

@@ -4,8 +4,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
@@ -36,7 +37,7 @@ func (v *verification) instructionsAgainstSample() {
 	}
 	for _, d := range v.deliveries {
 		state, id := d.answer.Instruction, d.answer.SettlementID
-		if state != settle.InstructionNone && !slices.Contains(way(v.stored, id), state) {
+		if state != transfer.StateNone && !slices.Contains(way(v.stored, id), state) {
 			v.fault("settlement %q: answered that its bank instruction is %s, which it never was", id, state)
 		}
 	}
@@ -66,7 +67,7 @@ func (v *verification) instructionsAgainstBank() {
 }
 
 // transfersOf returns what the bank executed for the instruction.
-func transfersOf(atBank []fakebank.Transfer, in settle.Instruction) (found []fakebank.Transfer) {
+func transfersOf(atBank []fakebank.Transfer, in transfer.Instruction) (found []fakebank.Transfer) {
 	for _, t := range atBank {
 		if t.Key == in.Transfer.Key.String() {
 			found = append(found, t)
@@ -77,7 +78,7 @@ func transfersOf(atBank []fakebank.Transfer, in settle.Instruction) (found []fak
 
 // executedAsOften compares what the state says with what the bank executed, and
 // with where the money is now.
-func (v *verification) executedAsOften(in settle.Instruction, transfers []fakebank.Transfer) {
+func (v *verification) executedAsOften(in transfer.Instruction, transfers []fakebank.Transfer) {
 	id, n := in.SettlementID, len(transfers)
 	moved, returned := 0, 0
 	for _, t := range transfers {
@@ -90,15 +91,15 @@ func (v *verification) executedAsOften(in settle.Instruction, transfers []fakeba
 	}
 	wrong := false
 	switch in.State {
-	case settle.InstructionConfirmed, settle.InstructionAccepted:
+	case transfer.StateConfirmed, transfer.StateAccepted:
 		wrong = n != 1 || moved != 1
-	case settle.InstructionReturned:
+	case transfer.StateReturned:
 		wrong = n != 1 || returned != 1
-	case settle.InstructionRejected:
+	case transfer.StateRejected:
 		wrong = moved+returned != 0
-	case settle.InstructionUncertain, settle.InstructionManual:
+	case transfer.StateUncertain, transfer.StateManual:
 		wrong = n > 1
-	case settle.InstructionNone:
+	case transfer.StateNone:
 		wrong = true
 	}
 	if wrong {
@@ -119,7 +120,7 @@ func executed(transfers []fakebank.Transfer) string {
 }
 
 // transferAsAsked compares a transfer with what was asked for.
-func (v *verification) transferAsAsked(in settle.Instruction, t fakebank.Transfer) {
+func (v *verification) transferAsAsked(in transfer.Instruction, t fakebank.Transfer) {
 	for _, c := range []struct {
 		what       string
 		same, told bool
@@ -140,8 +141,8 @@ func (v *verification) transferAsAsked(in settle.Instruction, t fakebank.Transfe
 
 // reversedOrNot checks that the movement is undone exactly where the bank did not
 // pay or the money came back.
-func (v *verification) reversedOrNot(in settle.Instruction) {
-	undone := in.State == settle.InstructionRejected || in.State == settle.InstructionReturned
+func (v *verification) reversedOrNot(in transfer.Instruction) {
+	undone := in.State == transfer.StateRejected || in.State == transfer.StateReturned
 	reversal := reversalOf(v.stored, in.SettlementID)
 	switch {
 	case undone && reversal == nil:
@@ -163,16 +164,16 @@ func (v *verification) reconciliationsWentWell() {
 	}
 }
 
-func (v *verification) instruction(settlementID string) *settle.Instruction {
-	i := slices.IndexFunc(v.stored.Instructions, func(in settle.Instruction) bool { return in.SettlementID == settlementID })
+func (v *verification) instruction(settlementID string) *transfer.Instruction {
+	i := slices.IndexFunc(v.stored.Instructions, func(in transfer.Instruction) bool { return in.SettlementID == settlementID })
 	if i < 0 {
 		return nil
 	}
 	return &v.stored.Instructions[i]
 }
 
-func reversalOf(stored snapshot.Snapshot, settlementID string) *snapshot.Reversal {
-	i := slices.IndexFunc(stored.Reversals, func(r snapshot.Reversal) bool { return r.SettlementID == settlementID })
+func reversalOf(stored audit.Snapshot, settlementID string) *spannerstore.ReversalRow {
+	i := slices.IndexFunc(stored.Reversals, func(r spannerstore.ReversalRow) bool { return r.SettlementID == settlementID })
 	if i < 0 {
 		return nil
 	}
@@ -181,8 +182,8 @@ func reversalOf(stored snapshot.Snapshot, settlementID string) *snapshot.Reversa
 
 // way returns the states that a bank instruction went through, by its events.
 // What left the state as it was is not in it.
-func way(stored snapshot.Snapshot, settlementID string) []settle.InstructionState {
-	var states []settle.InstructionState
+func way(stored audit.Snapshot, settlementID string) []transfer.State {
+	var states []transfer.State
 	for _, e := range stored.Events {
 		if e.SettlementID == settlementID && e.Event.From != e.Event.To {
 			states = append(states, e.Event.To)
@@ -192,7 +193,7 @@ func way(stored snapshot.Snapshot, settlementID string) []settle.InstructionStat
 }
 
 // arrows writes a way.
-func arrows(way []settle.InstructionState) string {
+func arrows(way []transfer.State) string {
 	var words []string
 	for _, state := range way {
 		words = append(words, string(state))

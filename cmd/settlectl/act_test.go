@@ -12,9 +12,10 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
@@ -69,7 +70,7 @@ func (f *fixture) state() string {
 // sound fails for what must not be true of the database.
 func (f *fixture) sound() {
 	f.t.Helper()
-	all, err := readback.Read(f.t.Context(), f.client)
+	all, err := audit.Read(f.t.Context(), f.client)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestDecide(t *testing.T) {
 	wantGolden(t, "decide_confirmed.txt", f.act(nil, with(stlTwice, "--confirmed")...), exitOK)
 	wantGolden(t, "decide_without_bank.txt", f.act(nil, with(stlImpatience, "--confirmed", "--without-bank")...), exitOK)
 	f.clock.Advance(2 * time.Hour)
-	f.deliver(payout("stl-8497", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON("stl-8497", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.sound()
 }
 
@@ -168,16 +169,16 @@ func TestDecideResend(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.script(stlForgotten, lostPlan)
-	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step(stlForgotten, 20*time.Hour, settle.InstructionManual)
+	f.deliver(payoutJSON(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlForgotten, 20*time.Hour, transfer.StateManual)
 	f.clock.Advance(25 * time.Hour)
 	got := f.act(nil, "decide", stlForgotten, "--resend-new-key", "--by", "ines", "--second", "bert", "--note", "letter of the bank, ref 4711")
 	wantGolden(t, "decide_resend.txt", got, exitOK)
 	f.script(stlForgotten, executedPlan)
 	wantGolden(t, "reconcile_resent.txt", f.act(nil, "reconcile", stlForgotten), exitOK)
 	f.sound()
-	if ledger := f.bank.Ledger(); len(ledger) != 1 || ledger[0].Key != settle.KeyOfGeneration(stlForgotten, 2).String() {
-		t.Errorf("the bank's ledger: %+v", ledger)
+	if entries := f.bank.Ledger(); len(entries) != 1 || entries[0].Key != transfer.KeyOfGeneration(stlForgotten, 2).String() {
+		t.Errorf("the bank's ledger: %+v", entries)
 	}
 }
 
@@ -187,8 +188,8 @@ func TestReconcile(t *testing.T) {
 	f.fillLedger()
 	f.fillBank()
 	f.script("stl-8489", lostPlan)
-	f.deliver(payout("stl-8489", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step("stl-8489", 20*time.Hour, settle.InstructionManual)
+	f.deliver(payoutJSON("stl-8489", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step("stl-8489", 20*time.Hour, transfer.StateManual)
 	f.absent("reconcile", "stl-none")
 	f.refusal(exitNo, "has no bank instruction", "reconcile", stlApplied)
 	f.refusal(exitError, "ID is missing", "reconcile")
@@ -210,15 +211,15 @@ func TestReconcileThatNeedsAPerson(t *testing.T) {
 	f := newFixture(t)
 	f.script(stlForgotten, lostPlan)
 	f.script(stlTwice, fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
-	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(20 * time.Hour)
 	wantGolden(t, "reconcile_manual.txt", f.act(nil, "reconcile", stlForgotten), exitNo)
-	f.deliver(payout(stlTwice, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON(stlTwice, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	wantGolden(t, "reconcile_due_manual.txt", f.act(nil, "reconcile", "--due"), exitNo)
 
 	f.script("stl-8490", fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
-	f.deliver(payout("stl-8490", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON("stl-8490", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	wantGolden(t, "reconcile_critical.txt", f.act(nil, "reconcile", "stl-8490"), exitNo)
 	f.sound()
@@ -286,8 +287,8 @@ func TestRelease(t *testing.T) {
 func TestReleasedByTwo(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
-	f := releaseFlags{release: operate.Release{By: "ines", Edited: []byte("{}")}}
-	err := f.printReleased(streams{out: &out}, outputTable, operate.Released{Kept: operate.Kept{ReleasedBy: "bert"}, PublishedAs: "7", Edited: true})
+	f := releaseFlags{release: ledger.Release{By: "ines", Edited: []byte("{}")}}
+	err := f.printReleased(streams{out: &out}, outputTable, ledger.Released{Kept: ledger.Kept{ReleasedBy: "bert"}, PublishedAs: "7", Edited: true})
 	words := strings.Join(strings.Fields(out.String()), " ")
 	if err != nil || !strings.Contains(words, "by bert at the same time: two messages were published") || strings.Contains(words, "settled once") {
 		t.Errorf("%v: %s", err, words)
@@ -299,7 +300,7 @@ func TestReleasedByTwo(t *testing.T) {
 func receiveReleased(t *testing.T, topic testTopic, count int) (data []string) {
 	t.Helper()
 	for _, m := range topic.pull(t, count) {
-		if len(m.GetAttributes()[operate.ReleasedAttribute]) != 64 {
+		if len(m.GetAttributes()[ledger.ReleasedAttribute]) != 64 {
 			t.Errorf("message %s does not say whence it comes: %v", m.GetMessageId(), m.GetAttributes())
 		}
 		data = append(data, string(m.GetData()))
@@ -353,7 +354,7 @@ func (f *fixture) query(sql string, to *strings.Builder) {
 
 func TestMessagesAreNamedByTheirIDs(t *testing.T) {
 	t.Parallel()
-	for want, k := range map[string]operate.Kept{
+	for want, k := range map[string]ledger.Kept{
 		"7 from payouts-push": {Key: "00ff", MessageID: "7", Subscription: "projects/p/subscriptions/payouts-push"},
 		"7 from other":        {Key: "00ee", MessageID: "7", Subscription: "other"},
 		"00dd":                {Key: "00dd", Subscription: "projects/p/subscriptions/payouts-push"},

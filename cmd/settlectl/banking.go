@@ -19,8 +19,8 @@ import (
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/doctor"
-	"github.com/settleonce/settleonce/internal/operate"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
@@ -57,9 +57,9 @@ const maxClockOff = 5 * time.Second
 
 // banking is the function's bank.
 type banking struct {
-	bank   settle.Bank // nil for none
+	bank   transfer.Bank // nil for none
 	door   door
-	policy settle.Policy
+	policy transfer.Policy
 	// remark is what events are to say about it.
 	remark string
 	// timed says that the clock has to be Spanner's. An emulator's is not asked for.
@@ -162,17 +162,17 @@ func (f bankFlags) open(ctx context.Context, s streams, database databaseFlags) 
 }
 
 // remarkedBank lets the events of its answers say whence it is.
-type remarkedBank struct{ settle.Bank }
+type remarkedBank struct{ transfer.Bank }
 
-// Send implements settle.Bank.
-func (b remarkedBank) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+// Send implements transfer.Bank.
+func (b remarkedBank) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	result := b.Bank.Send(ctx, r)
 	result.Answer.Detail = remarked(result.Answer.Detail)
 	return result
 }
 
-// Status implements settle.Bank.
-func (b remarkedBank) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+// Status implements transfer.Bank.
+func (b remarkedBank) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	result := b.Bank.Status(ctx, r)
 	result.Answer.Detail = remarked(result.Answer.Detail)
 	return result
@@ -187,9 +187,9 @@ func remarked(detail string) string {
 
 // stepper makes steps, and tells standard error of what is unusual. It counts what
 // somebody has to look at now.
-func (b banking) stepper(s streams, store settle.InstructionStore) (*settle.Stepper, *atomic.Int64) {
+func (b banking) stepper(s streams, store transfer.Store) (*transfer.Stepper, *atomic.Int64) {
 	log := alarmed{slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}), new(atomic.Int64)}
-	return &settle.Stepper{Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now, Log: slog.New(log)}, log.alarms
+	return &transfer.Stepper{Store: store, Bank: b.bank, Policy: b.policy, NewID: uuid.NewString, Now: s.now, Log: slog.New(log)}, log.alarms
 }
 
 // alarmed counts the critical lines of a log.
@@ -200,7 +200,7 @@ type alarmed struct {
 
 // Handle implements [slog.Handler].
 func (a alarmed) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level >= settle.LevelCritical {
+	if r.Level >= transfer.LevelCritical {
 		a.alarms.Add(1)
 	}
 	return a.Handler.Handle(ctx, r)
@@ -224,20 +224,20 @@ var errNoToken = errors.New("BANK_TOKEN is not set; --help says where the functi
 
 // operating opens the database for a command that changes something, and hands the
 // operator to f. id is the settlement that it is about; empty: none.
-func operating(ctx context.Context, s streams, flags databaseFlags, id string, f func(context.Context, *operate.Operator) error) error {
+func operating(ctx context.Context, s streams, flags databaseFlags, id string, f func(context.Context, *ledger.Operator) error) error {
 	return interruptible(ctx, func(ctx context.Context) error {
 		client, err := flags.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		return explainRefusal(flags, id, f(ctx, &operate.Operator{Client: client, NewID: uuid.NewString, Now: s.now}))
+		return explainRefusal(flags, id, f(ctx, &ledger.Operator{Client: client, NewID: uuid.NewString, Now: s.now}))
 	})
 }
 
 // banked is operating for a command about bank instructions.
-func banked(ctx context.Context, s streams, flags databaseFlags, id string, b banking, f func(context.Context, *operate.Operator) error) error {
-	return operating(ctx, s, flags, id, func(ctx context.Context, o *operate.Operator) error {
+func banked(ctx context.Context, s streams, flags databaseFlags, id string, b banking, f func(context.Context, *ledger.Operator) error) error {
+	return operating(ctx, s, flags, id, func(ctx context.Context, o *ledger.Operator) error {
 		store, err := spannerstore.Open(ctx, flags.storeConfig())
 		if err != nil {
 			return flags.explain(err)
@@ -254,7 +254,7 @@ func banked(ctx context.Context, s streams, flags databaseFlags, id string, b ba
 }
 
 // inTime refuses a clock that is not Spanner's.
-func inTime(ctx context.Context, o *operate.Operator) error {
+func inTime(ctx context.Context, o *ledger.Operator) error {
 	off, err := o.ClockOff(ctx)
 	if err != nil {
 		return err
@@ -273,21 +273,21 @@ func explainRefusal(flags databaseFlags, id string, err error) error {
 	if _, is := errors.AsType[*codedError](err); is {
 		return err
 	}
-	refused, isRefused := errors.AsType[*operate.Refused](err)
-	objection, isObjection := errors.AsType[*settle.Objection](err)
+	refused, isRefused := errors.AsType[*ledger.Refused](err)
+	objection, isObjection := errors.AsType[*transfer.Refused](err)
 	switch {
 	case isRefused:
 		return &codedError{code: exitNo, err: fmt.Errorf("refused: %s", visible(refused.Error()))}
 	case isObjection:
 		return &codedError{code: exitNo, err: fmt.Errorf("refused: %s", visible(objection.Error()))}
-	case errors.Is(err, operate.ErrNoSettlement):
+	case errors.Is(err, ledger.ErrNoSettlement):
 		return noSettlement(id, flags)
-	case errors.Is(err, operate.ErrNoMessage):
+	case errors.Is(err, ledger.ErrNoMessage):
 		return &codedError{code: exitAbsent, err: errors.New(visible(err.Error()))}
-	case errors.Is(err, settle.ErrNoInstruction):
+	case errors.Is(err, transfer.ErrNoInstruction):
 		return &codedError{code: exitNo, err: errors.New(visible(err.Error()))}
 	}
-	_, unmarked := errors.AsType[*operate.NotMarked](err)
+	_, unmarked := errors.AsType[*ledger.NotMarked](err)
 	if unmarked || spanner.ErrCode(err) == codes.Unknown { // what was done matters more, or it is not Spanner's
 		return failf("%w", err)
 	}
@@ -299,9 +299,9 @@ func requireText(cmd *cobra.Command, names ...string) error {
 	var faults []error
 	for _, name := range names {
 		value, err := cmd.Flags().GetString(name)
-		valid := settle.Notes
+		valid := transfer.ValidNote
 		if slices.Contains([]string{"by", "second"}, name) {
-			valid = settle.Signs
+			valid = transfer.ValidName
 		}
 		if err != nil || !valid(value) {
 			faults = append(faults, wrongf(name, "--%s is %q; give one line of text", name, value))
@@ -323,7 +323,7 @@ func newTopicPublisher(client *pubsub.Client, topic string) topicPublisher {
 	return topicPublisher{p, topic}
 }
 
-// Publish implements operate.Publisher.
+// Publish implements ledger.Publisher.
 func (t topicPublisher) Publish(ctx context.Context, m *pubsub.Message) (string, error) {
 	id, err := t.publisher.Publish(ctx, m).Get(ctx)
 	if err == nil {

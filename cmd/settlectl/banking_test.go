@@ -112,7 +112,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 func TestAStepWithTheEnvironmentsBankSaysSo(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	got := f.act(nil, "reconcile", stlUncertain, "--bank-from-environment")
 	if got.code != exitOK || !strings.Contains(got.out, "--bank-from-environment") {
@@ -142,7 +142,7 @@ func TestABankThatLetsNobodyIn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.block(stlBlocked)
-	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	decide := []string{"decide", stlBlocked, "--rejected", "--by", "ines", "--second", "bert", "--note", "letter of the bank"}
 	for _, token := range []string{"", "wrong"} {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 const (
@@ -17,16 +17,16 @@ const (
 
 // acceptedReport is check's answer to a payout.
 type acceptedReport struct {
-	Verdict     string             `json:"verdict"`
-	PayloadHash settle.PayloadHash `json:"payload_hash"`
-	Preimage    string             `json:"preimage"`
-	Currency    string             `json:"currency"`
+	Verdict     string      `json:"verdict"`
+	PayloadHash payout.Hash `json:"payload_hash"`
+	Preimage    string      `json:"preimage"`
+	Currency    string      `json:"currency"`
 }
 
 // refusedReport is check's answer to a message that cannot be a payout.
 type refusedReport struct {
 	Verdict string        `json:"verdict"`
-	Reason  settle.Reason `json:"reason"`
+	Reason  payout.Reason `json:"reason"`
 	Member  string        `json:"member,omitzero"`
 	Detail  string        `json:"detail"`
 }
@@ -55,7 +55,7 @@ Exit codes: 0 a payout, 1 refused, 2 wrong usage or the file cannot be read.`,
     settlectl check --default-currency USD | jq -r .payload_hash`,
 		Args: oneAtMost,
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if defaultCurrency != "" && !settle.ValidCurrency(defaultCurrency) {
+			if defaultCurrency != "" && !payout.ValidCurrency(defaultCurrency) {
 				source := "--default-currency"
 				if !cmd.Flags().Changed("default-currency") {
 					source = "the environment variable DEFAULT_CURRENCY"
@@ -78,17 +78,17 @@ func check(args []string, defaultCurrency string, s streams) error {
 	}
 	defer func() { _ = input.Close() }() // nothing was written
 	// One byte over the limit is enough to refuse the message, however large it is.
-	data, err := io.ReadAll(io.LimitReader(input, settle.MaxMessageBytes+1))
+	data, err := io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
 	if err != nil {
 		return failf("read the message from %s: %w", name, err)
 	}
 
-	payout, err := settle.Decode(data, defaultCurrency)
-	if refusal, ok := errors.AsType[*settle.Refusal](err); ok {
+	p, err := payout.Decode(data, defaultCurrency)
+	if refusal, ok := errors.AsType[*payout.Refusal](err); ok {
 		report := refusedReport{Verdict: verdictRefused, Reason: refusal.Reason, Member: refusal.Member, Detail: refusal.Detail}
-		if refusal.Reason == settle.ReasonTooLarge {
+		if refusal.Reason == payout.ReasonTooLarge {
 			// The decoder's text counts the bytes it was given, and check stops reading early.
-			report.Detail = fmt.Sprintf("the message has more than %d bytes; a payout message has at most that", settle.MaxMessageBytes)
+			report.Detail = fmt.Sprintf("the message has more than %d bytes; a payout message has at most that", payout.MaxMessageBytes)
 		}
 		if err := printJSON(s.out, report); err != nil {
 			return err
@@ -99,6 +99,6 @@ func check(args []string, defaultCurrency string, s streams) error {
 		return failf("check the message from %s: %w", name, err)
 	}
 	return printJSON(s.out, acceptedReport{
-		Verdict: verdictPayout, PayloadHash: payout.Hash(), Preimage: string(payout.Preimage()), Currency: payout.Currency,
+		Verdict: verdictPayout, PayloadHash: p.Hash(), Preimage: string(p.Preimage()), Currency: p.Currency,
 	})
 }

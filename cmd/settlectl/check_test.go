@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 const smallest = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
@@ -41,13 +41,13 @@ func settlectlAt(t *testing.T, now func() time.Time, in io.Reader, env map[strin
 
 // report is everything that check can print.
 type report struct {
-	Verdict     string             `json:"verdict"`
-	Reason      settle.Reason      `json:"reason"`
-	Member      string             `json:"member"`
-	Detail      string             `json:"detail"`
-	PayloadHash settle.PayloadHash `json:"payload_hash"`
-	Preimage    string             `json:"preimage"`
-	Currency    string             `json:"currency"`
+	Verdict     string        `json:"verdict"`
+	Reason      payout.Reason `json:"reason"`
+	Member      string        `json:"member"`
+	Detail      string        `json:"detail"`
+	PayloadHash payout.Hash   `json:"payload_hash"`
+	Preimage    string        `json:"preimage"`
+	Currency    string        `json:"currency"`
 }
 
 func parse[T any](t *testing.T, text string) T {
@@ -182,14 +182,14 @@ func TestCheckReadsNoMoreThanItHasTo(t *testing.T) {
 	endless := &countingReader{}
 	got := settlectl(t, endless, nil, "check")
 	said := parse[report](t, got.out)
-	if got.code != exitNo || said.Reason != settle.ReasonTooLarge || !strings.Contains(said.Detail, "more than 65536 bytes") {
+	if got.code != exitNo || said.Reason != payout.ReasonTooLarge || !strings.Contains(said.Detail, "more than 65536 bytes") {
 		t.Errorf("exit code %d, %+v", got.code, said)
 	}
-	if endless.given > settle.MaxMessageBytes+1 {
+	if endless.given > payout.MaxMessageBytes+1 {
 		t.Errorf("read %d bytes", endless.given)
 	}
 
-	exact := smallest + strings.Repeat(" ", settle.MaxMessageBytes-len(smallest))
+	exact := smallest + strings.Repeat(" ", payout.MaxMessageBytes-len(smallest))
 	if got := settlectl(t, strings.NewReader(exact), nil, "check", "--default-currency", "USD"); got.code != exitOK {
 		t.Errorf("a message of exactly the limit: exit code %d: %s", got.code, got.out)
 	}

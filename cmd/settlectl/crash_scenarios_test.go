@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
@@ -88,8 +90,8 @@ var forPeople = fakebank.Step{Status: "BLCK"}
 
 func crashingDecisions() []crashScenario {
 	const (
-		confirmed, rejected, returned = settle.InstructionConfirmed, settle.InstructionRejected, settle.InstructionReturned
-		uncertain                     = settle.InstructionUncertain
+		confirmed, rejected, returned = transfer.StateConfirmed, transfer.StateRejected, transfer.StateReturned
+		uncertain                     = transfer.StateUncertain
 	)
 	asked := func(keys int) (sends []string) { // of every key that it has, had or can get
 		for range keys {
@@ -134,7 +136,7 @@ func crashingDecisions() []crashScenario {
 			// Both keys are asked about before the send.
 			name: "reconcile what is to be sent again", sends: append(asked(2), http.MethodPost), end: resent, inParts: true, answers: sentOnce,
 			args:  func(_ *crashLane, id string) []string { return []string{"reconcile", id} },
-			given: toBeResent, does: standing{decisions: 1, superseded: 1, instruction: settle.InstructionAccepted},
+			given: toBeResent, does: standing{decisions: 1, superseded: 1, instruction: transfer.StateAccepted},
 		},
 	}
 }
@@ -153,7 +155,7 @@ func manual(plan fakebank.Plan, after time.Duration, then ...fakebank.Plan) func
 	return func(l *crashLane, id string) {
 		l.t.Helper()
 		l.script(id, plan)
-		l.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+		l.deliver(payoutJSON(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 		l.people(id, after)
 		for _, plan := range then {
 			l.script(id, plan)
@@ -166,7 +168,7 @@ func manual(plan fakebank.Plan, after time.Duration, then ...fakebank.Plan) func
 func (l *crashLane) people(id string, after time.Duration) {
 	l.t.Helper()
 	l.pass(id, after)
-	l.step(id, 0, settle.InstructionManual)
+	l.step(id, 0, transfer.StateManual)
 	l.pass(id, waited)
 }
 
@@ -175,17 +177,17 @@ func (l *crashLane) people(id string, after time.Duration) {
 func executedAfterAll(l *crashLane, id string) {
 	l.t.Helper()
 	say := func(status string) {
-		if err := l.bank.Settle(settle.InstructionKey(id).String(), status); err != nil {
+		if err := l.bank.Settle(transfer.InstructionKey(id).String(), status); err != nil {
 			l.t.Fatal(err)
 		}
 	}
 	l.script(id, fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Rejected}}})
-	l.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	l.deliver(payoutJSON(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	l.passUntilDue(id)
-	l.step(id, 0, settle.InstructionRejected)
+	l.step(id, 0, transfer.StateRejected)
 	say(fakebank.Settled)
 	l.passUntilDue(id)
-	l.step(id, 0, settle.InstructionManual)
+	l.step(id, 0, transfer.StateManual)
 	say(fakebank.Returned)
 }
 
@@ -194,7 +196,7 @@ func executedAfterAll(l *crashLane, id string) {
 func resentInVain(l *crashLane, id string) {
 	l.t.Helper()
 	decidedToResend(l, id)
-	l.step(id, 0, settle.InstructionUncertain)
+	l.step(id, 0, transfer.StateUncertain)
 	l.people(id, forgotten)
 	l.script(id, executedPlan)
 }
@@ -233,7 +235,7 @@ func crashingResolutions() []crashScenario {
 		{
 			name: "resolve one of two conflicts", does: standing{resolved: 1}, answers: succeeds, end: oneLeft,
 			args: func(l *crashLane, id string) []string {
-				p, err := settle.Decode([]byte(payoutOf(id, "3")), "USD")
+				p, err := payout.Decode([]byte(payoutOf(id, "3")), "USD")
 				if err != nil {
 					l.t.Fatal(err)
 				}

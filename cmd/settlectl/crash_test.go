@@ -14,9 +14,10 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
@@ -244,7 +245,7 @@ func (s crashScenario) deliverPublished(t *testing.T, l *crashLane, least, most 
 		t.Errorf("%d messages were published, want %d to %d", len(received), least, most)
 	}
 	for _, m := range received {
-		if len(m.GetAttributes()[operate.ReleasedAttribute]) != 64 {
+		if len(m.GetAttributes()[ledger.ReleasedAttribute]) != 64 {
 			t.Errorf("message %s does not say whence it comes: %v", m.GetMessageId(), m.GetAttributes())
 		}
 		result, err := l.service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{
@@ -261,10 +262,10 @@ func (s crashScenario) deliverPublished(t *testing.T, l *crashLane, least, most 
 func (s crashScenario) settle(t *testing.T, l *crashLane, id string) {
 	t.Helper()
 	got := standingOf(l.look(t), id)
-	for n := 0; got.instruction != settle.InstructionNone && n < mostSteps && (n == 0 || got != s.end); n++ {
+	for n := 0; got.instruction != transfer.StateNone && n < mostSteps && (n == 0 || got != s.end); n++ {
 		l.passUntilDue(id)
 		_, err := l.stepper.Step(t.Context(), id)
-		if err != nil && !errors.Is(err, settle.ErrNotDue) && !errors.Is(err, settle.ErrLeaseLost) {
+		if err != nil && !errors.Is(err, transfer.ErrNotDue) && !errors.Is(err, transfer.ErrLeaseLost) {
 			t.Logf("step %d: %v; once more", n+1, err)
 		}
 		got = standingOf(l.look(t), id)
@@ -295,7 +296,7 @@ type standing struct {
 	quarantined, released int // open messages, and closed ones
 	decisions, superseded int
 	executed, moved       int // transfers of the bank, and those that were not sent back
-	instruction           settle.InstructionState
+	instruction           transfer.State
 }
 
 // effect is what operators do.
@@ -308,7 +309,7 @@ func (s standing) effect() standing {
 // look reads and checks the whole state, that of all settlements of the lane.
 func (l *crashLane) look(t *testing.T) crash.Books {
 	t.Helper()
-	all, err := readback.Read(t.Context(), l.client)
+	all, err := audit.Read(t.Context(), l.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -351,11 +352,11 @@ func standingOf(b crash.Books, id string) (of standing) {
 	}
 	for _, e := range b.Events {
 		named := strings.Contains(e.Event.Detail, `decided by "ines" and "bert": "`+crashNote+`"`)
-		count(&of.decisions, e.SettlementID == id && e.Event.Cause == settle.CauseDecided && named)
+		count(&of.decisions, e.SettlementID == id && e.Event.Cause == transfer.CauseDecided && named)
 	}
-	for _, transfer := range b.Ledger {
-		count(&of.executed, transfer.Settlement == id)
-		count(&of.moved, transfer.Settlement == id && transfer.Moved())
+	for _, tr := range b.Ledger {
+		count(&of.executed, tr.Settlement == id)
+		count(&of.moved, tr.Settlement == id && tr.Moved())
 	}
 	return of
 }

@@ -9,24 +9,24 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/operate"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // decision is decide's answer.
 type decision struct {
-	SettlementID string                  `json:"settlement_id"`
-	Decision     settle.Decision         `json:"decision"`
-	Verdict      string                  `json:"verdict"` // made, made before, would be made or refused
-	FromState    settle.InstructionState `json:"from_state"`
-	ToState      settle.InstructionState `json:"to_state,omitzero"`
-	Version      int64                   `json:"version"`
-	Bank         []bankStatus            `json:"bank,omitzero"`
-	Key          string                  `json:"idempotency_key,omitzero"`
-	Reversed     bool                    `json:"reversed"`
-	NextCheckAt  time.Time               `json:"next_check_at,omitzero"`
-	Why          string                  `json:"why,omitzero"`
-	Do           string                  `json:"do,omitzero"`
+	SettlementID string            `json:"settlement_id"`
+	Decision     transfer.Decision `json:"decision"`
+	Verdict      string            `json:"verdict"` // made, made before, would be made or refused
+	FromState    transfer.State    `json:"from_state"`
+	ToState      transfer.State    `json:"to_state,omitzero"`
+	Version      int64             `json:"version"`
+	Bank         []bankStatus      `json:"bank,omitzero"`
+	Key          string            `json:"idempotency_key,omitzero"`
+	Reversed     bool              `json:"reversed"`
+	NextCheckAt  time.Time         `json:"next_check_at,omitzero"`
+	Why          string            `json:"why,omitzero"`
+	Do           string            `json:"do,omitzero"`
 }
 
 // bankStatus is what the bank said of one key.
@@ -52,7 +52,7 @@ func newDecide(s streams) *cobra.Command {
 		database databaseFlags
 		from     bankFlags
 		output   outputFlags
-		v        operate.Verdict
+		v        ledger.Verdict
 		is       [3]bool
 	)
 	cmd := &cobra.Command{
@@ -110,7 +110,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 			return errors.Join(database.check(), from.check(database), output.check(), requireText(cmd, "by", "second", "note"))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for i, d := range []settle.Decision{settle.DecideConfirmed, settle.DecideRejected, settle.DecideResend} {
+			for i, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected, transfer.DecideResend} {
 				if is[i] {
 					v.Decision = d
 				}
@@ -123,7 +123,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 				return fmt.Errorf("%w, or decide --without-bank", errNoBankHere)
 			}
 			v.Remark = b.remark
-			return banked(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *operate.Operator) error {
+			return banked(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *ledger.Operator) error {
 				err := decide(ctx, s, output.form, o, args[0], v)
 				if shut := b.door.err(); shut != nil && err != nil {
 					return shut
@@ -151,7 +151,7 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 }
 
 // decide prints what the bank says whether or not the decision is made.
-func decide(ctx context.Context, s streams, form string, o *operate.Operator, id string, v operate.Verdict) error {
+func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id string, v ledger.Verdict) error {
 	c, err := o.Open(ctx, id)
 	if err != nil {
 		return err
@@ -161,7 +161,7 @@ func decide(ctx context.Context, s streams, form string, o *operate.Operator, id
 		Bank: bankStatuses(c), Key: c.Instruction.Transfer.Key.String(), Reversed: c.Reversed, Verdict: verdictRefused,
 	}
 	after, made, err := o.Decide(ctx, c, v)
-	objection, refused := errors.AsType[*settle.Objection](err)
+	objection, refused := errors.AsType[*transfer.Refused](err)
 	switch {
 	case refused:
 		d.Why, d.Do = objection.Why, objection.Do
@@ -177,7 +177,7 @@ func decide(ctx context.Context, s streams, form string, o *operate.Operator, id
 }
 
 // tell takes what is after the decision.
-func (d *decision) tell(c operate.Case, after settle.Instruction, made, dry bool) {
+func (d *decision) tell(c ledger.Case, after transfer.Instruction, made, dry bool) {
 	switch {
 	case made:
 		d.Verdict = verdictMade
@@ -187,14 +187,14 @@ func (d *decision) tell(c operate.Case, after settle.Instruction, made, dry bool
 		d.Verdict, d.FromState = verdictMadeBefore, c.Decided.From
 	}
 	d.ToState, d.Version, d.NextCheckAt, d.Key = after.State, after.Version, after.NextCheckAt, after.Transfer.Key.String()
-	d.Reversed = c.Reversed || after.State == settle.InstructionRejected || after.State == settle.InstructionReturned
+	d.Reversed = c.Reversed || after.State == transfer.StateRejected || after.State == transfer.StateReturned
 }
 
-func bankStatuses(c operate.Case) (all []bankStatus) {
+func bankStatuses(c ledger.Case) (all []bankStatus) {
 	if !c.Asked {
 		return nil
 	}
-	one := func(key string, superseded bool, r settle.StatusResult) bankStatus {
+	one := func(key string, superseded bool, r transfer.StatusResult) bankStatus {
 		a := r.Answer
 		return bankStatus{
 			Key: key, Superseded: superseded, Reading: r.Reading.String(),
@@ -205,7 +205,7 @@ func bankStatuses(c operate.Case) (all []bankStatus) {
 		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))
 	}
 	for i, r := range c.Said.Later {
-		if r.Reading != settle.StatusNotFound { // which is what has to be
+		if r.Reading != transfer.StatusNotFound { // which is what has to be
 			status := one(c.Instruction.LaterKeys()[i].String(), false, r)
 			status.Later = true
 			all = append(all, status)
@@ -214,7 +214,7 @@ func bankStatuses(c operate.Case) (all []bankStatus) {
 	return append(all, one(c.Instruction.Transfer.Key.String(), false, c.Said.Current))
 }
 
-func (d *decision) print(s streams, form string, c operate.Case) error {
+func (d *decision) print(s streams, form string, c ledger.Case) error {
 	if form == outputJSON {
 		return printJSON(s.out, d)
 	}
@@ -270,7 +270,7 @@ func (d *decision) outcome() [][2]string {
 	if d.Reversed {
 		facts = append(facts, [2]string{"movement", "reversed"})
 	}
-	if d.Decision == settle.DecideResend {
+	if d.Decision == transfer.DecideResend {
 		facts = append(facts, [2]string{"new key", d.Key})
 	}
 	return append(facts, [2]string{"next check", instant(d.NextCheckAt)})

@@ -3,28 +3,28 @@ package main
 import (
 	"testing"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // TestFixtureHasEveryCase keeps the other tests from looking at nothing.
 func TestFixtureHasEveryCase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).fill()
-	all, err := readback.Read(t.Context(), f.client)
+	all, err := audit.Read(t.Context(), f.client)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if found := all.Violations(true); len(found) != 0 {
 		t.Errorf("the fixture is not sound: %q", found)
 	}
-	states := map[settle.InstructionState]int{}
+	states := map[transfer.State]int{}
 	for _, in := range all.Instructions {
 		states[in.State]++
 	}
-	for _, state := range []settle.InstructionState{
-		settle.InstructionUncertain, settle.InstructionAccepted, settle.InstructionConfirmed, settle.InstructionRejected,
-		settle.InstructionReturned, settle.InstructionManual,
+	for _, state := range []transfer.State{
+		transfer.StateUncertain, transfer.StateAccepted, transfer.StateConfirmed, transfer.StateRejected,
+		transfer.StateReturned, transfer.StateManual,
 	} {
 		if states[state] == 0 {
 			t.Errorf("no instruction is %s", state)

@@ -13,6 +13,8 @@ import (
 
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -66,7 +68,7 @@ type fixture struct {
 	bank     *fakebank.Bank
 	gate     *crash.Gate // the way to the bank
 	clock    *fakebank.Clock
-	stepper  *settle.Stepper
+	stepper  *transfer.Stepper
 	service  *settle.Service
 	ids      atomic.Int64
 }
@@ -97,9 +99,9 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.stepper = &settle.Stepper{
+	f.stepper = &transfer.Stepper{
 		Store: f.store, Bank: client, NewID: f.newID, Now: f.clock.Now, Log: slog.New(slog.DiscardHandler),
-		Policy: settle.Policy{
+		Policy: transfer.Policy{
 			KeyLifetime: profile.KeyLifetime, VisibilityLag: profile.VisibilityLag,
 			SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout,
 		},
@@ -149,7 +151,7 @@ func (f *fixture) handOver(d settle.Delivery, want settle.Outcome) {
 
 // step makes a step of a settlement's instruction that much later than it is; the
 // clock stays, unlike by [fakebank.Clock.Advance].
-func (f *fixture) step(id string, later time.Duration, want settle.InstructionState) {
+func (f *fixture) step(id string, later time.Duration, want transfer.State) {
 	f.t.Helper()
 	stepper := *f.stepper
 	stepper.Now = func() time.Time { return f.stepper.Now().Add(later) }
@@ -173,9 +175,9 @@ func key(id string) []byte {
 	return sum[:]
 }
 
-// payout is a payout message with a creditor of its own name, so that the bank can
+// payoutJSON is a payout message with a creditor of its own name, so that the bank can
 // be told what to do with it.
-func payout(id, account, amount, currency string) string {
+func payoutJSON(id, account, amount, currency string) string {
 	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%s,"currency":%q,"creditor_account":%q,"reference":%q}`,
 		id, account, amount, currency, creditor(id), "claim of "+id[:8])
 }
@@ -183,8 +185,8 @@ func payout(id, account, amount, currency string) string {
 func creditor(id string) string { return strings.Replace(id, "stl", "cp", 1) }
 
 // paidBy is the settlement that a transfer is of, by its creditor.
-func paidBy(transfer fakebank.Transfer) string {
-	return strings.Replace(transfer.CreditorAccount, "cp", "stl", 1)
+func paidBy(tr fakebank.Transfer) string {
+	return strings.Replace(tr.CreditorAccount, "cp", "stl", 1)
 }
 
 // script tells the bank what to do with a settlement's transfer.
@@ -224,7 +226,7 @@ func (f *fixture) fillLedger() {
 // resolveConflict closes the conflict with a message, as a person does.
 func (f *fixture) resolveConflict(id, message string) {
 	f.t.Helper()
-	p, err := settle.Decode([]byte(message), "USD")
+	p, err := payout.Decode([]byte(message), "USD")
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -248,8 +250,8 @@ func (f *fixture) fillQuarantine() {
 	}
 	strange := f.message("{}")
 	strange.ID, strange.Subscription, strange.Attributes = "m\x1b[2J-1", "", map[string]string{"ce-type": "google.cloud.storage.object.v1.finalized"}
-	f.handOver(settle.Delivery{Message: strange, Refusal: &settle.Refusal{
-		Reason: settle.ReasonUnsupportedEvent, Detail: "the event's type is another than google.cloud.pubsub.topic.v1.messagePublished",
+	f.handOver(settle.Delivery{Message: strange, Refusal: &payout.Refusal{
+		Reason: payout.ReasonUnsupportedEvent, Detail: "the event's type is another than google.cloud.pubsub.topic.v1.messagePublished",
 	}}, settle.OutcomeQuarantined)
 	released := f.message(`{"settlement_id":"stl-8498","account_id":"reserve-claims","amount_cents":"1"}`)
 	f.handOver(settle.Delivery{Message: released}, settle.OutcomeQuarantined)
@@ -273,17 +275,17 @@ func (f *fixture) fillEverything() {
 	})
 	f.deliver(message("1234567", reference), settle.OutcomeApplied)
 	f.clock.Advance(36 * time.Second)
-	f.step(id, 0, settle.InstructionUncertain) // not found
+	f.step(id, 0, transfer.StateUncertain) // not found
 	f.deliver(message("1234568", reference), settle.OutcomeConflict)
 	f.clock.Advance(40 * time.Second)
-	f.step(id, 0, settle.InstructionAccepted) // not found twice: sent again
+	f.step(id, 0, transfer.StateAccepted) // not found twice: sent again
 	f.deliver(message("1234567", "claim 19-4432"), settle.OutcomeConflict, settle.OutcomeConflict)
 	f.clock.Advance(16 * time.Second)
-	f.step(id, 0, settle.InstructionAccepted) // pending
+	f.step(id, 0, transfer.StateAccepted) // pending
 	f.clock.Advance(80 * time.Minute)
-	f.step(id, 0, settle.InstructionConfirmed)
+	f.step(id, 0, transfer.StateConfirmed)
 	f.clock.Advance(30 * time.Hour)
-	f.step(id, 0, settle.InstructionReturned)
+	f.step(id, 0, transfer.StateReturned)
 }
 
 func (f *fixture) fillBank() {
@@ -294,20 +296,20 @@ func (f *fixture) fillBank() {
 	f.script(stlUncertain, fakebank.Plan{Rest: lost})
 	f.script(stlDeferred, fakebank.Plan{Rest: fakebank.Attempt{BeforeStatus: 429, RetryAfter: "600"}})
 	for _, message := range []string{
-		payout(stlConfirmed, "reserve-claims", "310000", "EUR"),
-		payout(stlRejected, "reserve-claims", "2500", "BHD"),
-		payout(stlReturned, "reserve-claims", "15000", "JPY"),
-		payout(stlAccepted, "reserve-fees", "4200", "EUR"),
-		payout(stlUncertain, "reserve-claims", "47310", "USD"),
-		payout(stlDeferred, "reserve-fees", "700", "USD"),
+		payoutJSON(stlConfirmed, "reserve-claims", "310000", "EUR"),
+		payoutJSON(stlRejected, "reserve-claims", "2500", "BHD"),
+		payoutJSON(stlReturned, "reserve-claims", "15000", "JPY"),
+		payoutJSON(stlAccepted, "reserve-fees", "4200", "EUR"),
+		payoutJSON(stlUncertain, "reserve-claims", "47310", "USD"),
+		payoutJSON(stlDeferred, "reserve-fees", "700", "USD"),
 	} {
 		f.deliver(message, settle.OutcomeApplied)
 	}
 	f.clock.Advance(36 * time.Second)
-	f.step(stlConfirmed, 0, settle.InstructionConfirmed)
-	f.step(stlReturned, 0, settle.InstructionReturned)
-	f.step(stlAccepted, 0, settle.InstructionAccepted)
-	f.step(stlUncertain, 0, settle.InstructionUncertain)
+	f.step(stlConfirmed, 0, transfer.StateConfirmed)
+	f.step(stlReturned, 0, transfer.StateReturned)
+	f.step(stlAccepted, 0, transfer.StateAccepted)
+	f.step(stlUncertain, 0, transfer.StateUncertain)
 }
 
 func (f *fixture) fillManual() {
@@ -319,9 +321,9 @@ func (f *fixture) fillManual() {
 	f.script(stlBlocked, fakebank.Plan{StepsRest: forPeople})
 	f.script(stlVanished, fakebank.Plan{Rest: fakebank.Attempt{Execute: fakebank.ExecuteNever}})
 	for _, id := range []string{stlOther, stlForgotten, stlImpatience, stlTwice, stlBlocked, stlVanished} {
-		f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+		f.deliver(payoutJSON(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	}
-	const manual, day = settle.InstructionManual, 24 * time.Hour
+	const manual, day = transfer.StateManual, 24 * time.Hour
 	f.step(stlForgotten, 20*time.Hour, manual)
 	f.step(stlImpatience, 8*day, manual)
 	f.step(stlTwice, time.Minute, manual)
@@ -333,13 +335,13 @@ func (f *fixture) fillManual() {
 func (f *fixture) block(id string) {
 	f.t.Helper()
 	f.script(id, fakebank.Plan{StepsRest: forPeople})
-	f.deliver(payout(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step(id, time.Minute, settle.InstructionManual)
+	f.deliver(payoutJSON(id, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(id, time.Minute, transfer.StateManual)
 }
 
 // fillHeld comes last: after it the bank's client lets no send through for a while.
 func (f *fixture) fillHeld() {
 	f.t.Helper()
 	f.script(stlHeld, fakebank.Plan{Rest: fakebank.Attempt{BeforeStatus: 401}})
-	f.deliver(payout(stlHeld, "reserve-claims", "1", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON(stlHeld, "reserve-claims", "1", "EUR"), settle.OutcomeApplied)
 }

@@ -5,39 +5,39 @@ import (
 	"net/http"
 	"sync/atomic"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // door is a bank that notices when it does not let us in: to a step that is an
 // answer like any other, which is tried again later; the person who asked has the
 // wrong token.
 type door struct {
-	settle.Bank
+	transfer.Bank
 
 	shut *atomic.Int64
 }
 
-func newDoor(bank settle.Bank) door { return door{bank, new(atomic.Int64)} }
+func newDoor(bank transfer.Bank) door { return door{bank, new(atomic.Int64)} }
 
-// Send implements settle.Bank.
-func (d door) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+// Send implements transfer.Bank.
+func (d door) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	result := d.Bank.Send(ctx, r)
-	if result.Class == settle.SendHeld {
+	if result.Class == transfer.SendHeld {
 		d.notice(result.Answer)
 	}
 	return result
 }
 
-// Status implements settle.Bank.
-func (d door) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+// Status implements transfer.Bank.
+func (d door) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	result := d.Bank.Status(ctx, r)
-	if result.Reading == settle.StatusUnknown {
+	if result.Reading == transfer.StatusUnknown {
 		d.notice(result.Answer)
 	}
 	return result
 }
 
-func (d door) notice(a settle.BankAnswer) {
+func (d door) notice(a transfer.BankAnswer) {
 	if a.HTTPStatus == http.StatusUnauthorized || a.HTTPStatus == http.StatusForbidden {
 		d.shut.Add(1)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/ledger"
 )
 
 func newList(s streams) *cobra.Command {
@@ -52,7 +52,7 @@ type listing[E any] struct {
 	// about; none: the list has no such flag. The first state is the default.
 	states, reasons        []string
 	stateWords, reasonWord string
-	read                   func(investigate.Reader, context.Context, investigate.Filter) iter.Seq2[E, error]
+	read                   func(ledger.Reader, context.Context, ledger.Filter) iter.Seq2[E, error]
 	// columns and row make the table, csvColumns and csvRow the CSV.
 	columns, csvColumns []column
 	row, csvRow         func(E) []string
@@ -71,7 +71,7 @@ func listCommand[E any](s streams, l listing[E]) *cobra.Command {
 		database databaseFlags
 		output   outputFlags
 		flags    listFlags
-		filter   investigate.Filter
+		filter   ledger.Filter
 	)
 	cmd := &cobra.Command{
 		Use:   l.name,
@@ -102,7 +102,7 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 	}
 	if len(l.states) > 0 {
 		byDefault := l.states[0]
-		if byDefault != investigate.StateOpen {
+		if byDefault != ledger.StateOpen {
 			byDefault = ""
 		}
 		cmd.Flags().StringVar(&flags.state, "state", byDefault, "only in this `state` "+l.stateWords+": "+inWords(l.states))
@@ -116,7 +116,7 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 }
 
 // filter finds flags that are wrong.
-func (f listFlags) filter(s streams, states, reasons []string) (investigate.Filter, error) {
+func (f listFlags) filter(s streams, states, reasons []string) (ledger.Filter, error) {
 	since, until, err := period("since", f.since, "until", f.until, s.now())
 	faults := []error{err}
 	if f.limit < 0 {
@@ -128,10 +128,10 @@ func (f listFlags) filter(s streams, states, reasons []string) (investigate.Filt
 	if f.reason != "" && !slices.Contains(reasons, f.reason) {
 		faults = append(faults, wrongf("reason", "--reason is %q; give %s", f.reason, inWords(reasons)))
 	}
-	return investigate.Filter{Since: since, Until: until, AccountID: f.account, Reason: f.reason, State: f.state, Limit: f.limit}, errors.Join(faults...)
+	return ledger.Filter{Since: since, Until: until, AccountID: f.account, Reason: f.reason, State: f.state, Limit: f.limit}, errors.Join(faults...)
 }
 
-func printList[E any](ctx context.Context, l listing[E], filter investigate.Filter, database databaseFlags, form string, s streams) error {
+func printList[E any](ctx context.Context, l listing[E], filter ledger.Filter, database databaseFlags, form string, s streams) error {
 	client, err := database.open(ctx)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func printList[E any](ctx context.Context, l listing[E], filter investigate.Filt
 		columns, toRow = l.csvColumns, l.csvRow
 	}
 	printer := newRowPrinter(s, form, columns)
-	for entry, err := range l.read(investigate.Reader{Client: client, Bound: database.bound()}, ctx, filter) {
+	for entry, err := range l.read(ledger.Reader{Client: client, Bound: database.bound()}, ctx, filter) {
 		if err != nil {
 			return database.explain(fmt.Errorf("list %s: %w", l.name, err))
 		}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/ledger"
 )
 
 // TestUncertainRowsAreWhole prints rows whose IDs and amounts are of usual length,
@@ -22,7 +22,7 @@ func TestUncertainRowsAreWhole(t *testing.T) {
 		printer := newRowPrinter(s, outputTable, l.columns)
 		for _, away := range []time.Duration{-4 * time.Second, -26 * time.Hour, 74 * time.Second} {
 			due := now.Add(away)
-			err := printer.print(l.row(investigate.UncertainEntry{
+			err := printer.print(l.row(ledger.UncertainEntry{
 				UncertainSince: now.Add(-time.Minute), SettlementID: "stl-8483", AccountID: "reserve-claims",
 				AmountCents: amountCents, Currency: "EUR", Sends: 1, NextCheckAt: &due,
 			})...)

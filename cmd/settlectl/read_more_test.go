@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/investigate"
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 func TestShowOfASettlementThatDoesNotExist(t *testing.T) {
@@ -35,7 +35,7 @@ func TestShowOfASettlementThatWasSentAgain(t *testing.T) {
 		if got.code != exitOK || got.errOut != "" {
 			t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
 		}
-		if !strings.Contains(got.out, settle.InstructionKey(stlForgotten).String()) || !strings.Contains(got.out, settle.KeyOfGeneration(stlForgotten, 2).String()) {
+		if !strings.Contains(got.out, transfer.InstructionKey(stlForgotten).String()) || !strings.Contains(got.out, transfer.KeyOfGeneration(stlForgotten, 2).String()) {
 			t.Errorf("%s lacks a key", form)
 		}
 		golden(t, "show-resent."+form, unstable.ReplaceAllString(got.out, "UNSTABLE"))
@@ -54,7 +54,7 @@ func TestShownCommandsRun(t *testing.T) {
 	filled := strings.NewReplacer("--second WHO", "--second bert", "WHO", "ines", "WHAT", "mended", "HOW", "letter")
 	for _, id := range []string{stlForgotten, stlConflict, stlConflicts, stlEverything} {
 		var shown struct {
-			Next []investigate.Next `json:"next"`
+			Next []ledger.Next `json:"next"`
 		}
 		if err := json.Unmarshal([]byte(f.run("show", id, "--json").out), &shown); err != nil {
 			t.Fatal(err)
@@ -166,7 +166,7 @@ func (w *lineWriter) Write(p []byte) (int, error) {
 func TestTail(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).fill()
-	all, err := readback.Read(t.Context(), f.client)
+	all, err := audit.Read(t.Context(), f.client)
 	if err != nil {
 		t.Fatal(err)
 	}

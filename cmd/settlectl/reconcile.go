@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/operate"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const (
@@ -36,32 +36,32 @@ type stepReport struct {
 
 // instructionAt is an instruction at one moment.
 type instructionAt struct {
-	State       settle.InstructionState `json:"state"`
-	Version     int64                   `json:"version"`
-	Sends       int64                   `json:"sends"`
-	NextCheckAt time.Time               `json:"next_check_at,omitzero"`
+	State       transfer.State `json:"state"`
+	Version     int64          `json:"version"`
+	Sends       int64          `json:"sends"`
+	NextCheckAt time.Time      `json:"next_check_at,omitzero"`
 }
 
 type stepEvent struct {
-	Version    int64                   `json:"version"`
-	At         time.Time               `json:"recorded_at"`
-	From       settle.InstructionState `json:"from_state"`
-	To         settle.InstructionState `json:"to_state"`
-	Cause      string                  `json:"cause"`
-	HTTPStatus int                     `json:"http_status,omitzero"`
-	Detail     string                  `json:"detail,omitzero"`
+	Version    int64          `json:"version"`
+	At         time.Time      `json:"recorded_at"`
+	From       transfer.State `json:"from_state"`
+	To         transfer.State `json:"to_state"`
+	Cause      string         `json:"cause"`
+	HTTPStatus int            `json:"http_status,omitzero"`
+	Detail     string         `json:"detail,omitzero"`
 }
 
 // runReport is the answer of reconcile --due.
 type runReport struct {
-	Due             int                             `json:"due"`
-	States          map[settle.InstructionState]int `json:"states"`
-	Skipped         int                             `json:"skipped"`
-	Failed          int                             `json:"failed"`
-	Left            int                             `json:"left"`
-	OldestUncertain int64                           `json:"oldest_uncertain_seconds"`
-	Manual          int                             `json:"manual"` // all that wait for a person
-	NextDue         time.Time                       `json:"next_due,omitzero"`
+	Due             int                    `json:"due"`
+	States          map[transfer.State]int `json:"states"`
+	Skipped         int                    `json:"skipped"`
+	Failed          int                    `json:"failed"`
+	Left            int                    `json:"left"`
+	OldestUncertain int64                  `json:"oldest_uncertain_seconds"`
+	Manual          int                    `json:"manual"` // all that wait for a person
+	NextDue         time.Time              `json:"next_due,omitzero"`
 }
 
 func newReconcile(s streams) *cobra.Command {
@@ -108,7 +108,7 @@ failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`
 			if b.bank == nil {
 				return errNoBankHere
 			}
-			return banked(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *operate.Operator) error {
+			return banked(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *ledger.Operator) error {
 				stepper, alarms := b.stepper(s, o.Store)
 				var err error
 				if due {
@@ -130,15 +130,15 @@ failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`
 	return cmd
 }
 
-func reconcileOne(ctx context.Context, s streams, form string, o *operate.Operator, stepper *settle.Stepper, alarms *atomic.Int64, id string) error {
+func reconcileOne(ctx context.Context, s streams, form string, o *ledger.Operator, stepper *transfer.Stepper, alarms *atomic.Int64, id string) error {
 	done, err := o.Step(ctx, stepper, id)
-	idle := errors.Is(err, settle.ErrNotDue) || errors.Is(err, settle.ErrLeaseLost)
+	idle := errors.Is(err, transfer.ErrNotDue) || errors.Is(err, transfer.ErrLeaseLost)
 	if err != nil && !idle {
 		return err
 	}
 	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: stepEvents(done.Events)}
 	if idle {
-		if report.Why = operate.WhyNotDue(done.After, s.now()); report.Why == "" {
+		if report.Why = ledger.WhyNotDue(done.After, s.now()); report.Why == "" {
 			report.Why = "another step was working on it"
 		}
 	}
@@ -149,7 +149,7 @@ func reconcileOne(ctx context.Context, s streams, form string, o *operate.Operat
 		return &codedError{code: exitNo, err: fmt.Errorf("nothing was done: %s", report.Why)}
 	}
 	became := 0
-	if done.After.State == settle.InstructionManual {
+	if done.After.State == transfer.StateManual {
 		became = 1
 	}
 	return needsPerson(became, alarms)
@@ -171,7 +171,7 @@ func needsPerson(manual int, alarms *atomic.Int64) error {
 	return &codedError{code: exitNo, err: fmt.Errorf("somebody has to look: %s; see it with settlectl list manual and settlectl show", strings.Join(why, "; "))}
 }
 
-func instructionOf(in settle.Instruction) instructionAt {
+func instructionOf(in transfer.Instruction) instructionAt {
 	return instructionAt{State: in.State, Version: in.Version, Sends: in.Sends, NextCheckAt: in.NextCheckAt}
 }
 
@@ -179,7 +179,7 @@ func (a instructionAt) words() string {
 	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, instant(a.NextCheckAt))
 }
 
-func stepEvents(events []operate.Event) []stepEvent {
+func stepEvents(events []ledger.StepEvent) []stepEvent {
 	all := []stepEvent{}
 	for _, e := range events {
 		all = append(all, stepEvent(e))
@@ -205,8 +205,8 @@ func (r stepReport) print(s streams, form string) error {
 	return printFacts(s, append(facts, [2]string{"after", r.After.words()}))
 }
 
-func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.Stepper, alarms *atomic.Int64) error {
-	reconciler := settle.Reconciler{
+func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer.Stepper, alarms *atomic.Int64) error {
+	reconciler := transfer.Reconciler{
 		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileListed, Concurrency: reconcileAtOnce, Margin: stepper.Longest(),
 	}
 	run, err := reconciler.Reconcile(ctx)
@@ -220,7 +220,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *settle.S
 	if err := report.print(s, form); err != nil {
 		return err
 	}
-	manual := needsPerson(run.States[settle.InstructionManual], alarms)
+	manual := needsPerson(run.States[transfer.StateManual], alarms)
 	switch {
 	case run.Failed > 0:
 		failed := fmt.Errorf("%s failed; %s named above, and the next run tries again", counted(run.Failed, "step"), oneOr(run.Failed, "it is", "they are"))

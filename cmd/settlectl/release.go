@@ -14,15 +14,15 @@ import (
 	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/operate"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // releasable are the reasons that --all can name. A request that is no Pub/Sub
 // message is never published.
 var releasable = []string{
-	string(settle.ReasonTooLarge), string(settle.ReasonEmptyData), string(settle.ReasonNotJSON), string(settle.ReasonDuplicateField),
-	string(settle.ReasonUnknownField), string(settle.ReasonMissingField), string(settle.ReasonInvalidField),
+	string(payout.ReasonTooLarge), string(payout.ReasonEmptyData), string(payout.ReasonNotJSON), string(payout.ReasonDuplicateField),
+	string(payout.ReasonUnknownField), string(payout.ReasonMissingField), string(payout.ReasonInvalidField),
 }
 
 // maxRefusalsNamed bounds the messages that --all names one by one.
@@ -32,13 +32,13 @@ const maxRefusalsNamed = 20
 type releaseFlags struct {
 	topic, project, edit, reason string
 	all, yes                     bool
-	release                      operate.Release
+	release                      ledger.Release
 }
 
 // releaseSummary is the answer of release --all.
 type releaseSummary struct {
 	Reason string `json:"reason"`
-	operate.Tally
+	ledger.Tally
 	Left int64 `json:"left"` // open messages of the reason that the run did not come to
 	// DefaultCurrency is what the defaulted ones were judged with.
 	DefaultCurrency string `json:"default_currency,omitzero"`
@@ -98,7 +98,7 @@ message, 130 interrupted.`,
 			return errors.Join(database.check(), output.check(), f.check(cmd))
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return operating(cmd.Context(), s, database, "", func(ctx context.Context, o *operate.Operator) error {
+			return operating(cmd.Context(), s, database, "", func(ctx context.Context, o *ledger.Operator) error {
 				return f.run(ctx, s, output.form, o, args)
 			})
 		},
@@ -148,13 +148,13 @@ func (f *releaseFlags) check(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("reason") && !slices.Contains(releasable, f.reason) {
 		faults = append(faults, wrongf("reason", "--reason is %q; give %s", f.reason, inWords(releasable)))
 	}
-	if c := f.release.DefaultCurrency; c != "" && !settle.ValidCurrency(c) {
+	if c := f.release.DefaultCurrency; c != "" && !payout.ValidCurrency(c) {
 		faults = append(faults, wrongf("default-currency", "--default-currency, or DEFAULT_CURRENCY, is %q; give an ISO 4217 alphabetic code in upper case, such as USD", c))
 	}
 	return errors.Join(faults...)
 }
 
-func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *operate.Operator, args []string) error {
+func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *ledger.Operator, args []string) error {
 	if err := f.readEdit(s); err != nil {
 		return err
 	}
@@ -189,14 +189,14 @@ func (f *releaseFlags) readEdit(s streams) error {
 		return err
 	}
 	defer func() { _ = input.Close() }() // nothing was written
-	f.release.Edited, err = io.ReadAll(io.LimitReader(input, settle.MaxMessageBytes+1))
+	f.release.Edited, err = io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
 	if err != nil {
 		return failf("read the message from %s: %w", name, err)
 	}
 	return nil
 }
 
-func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o *operate.Operator, message string) error {
+func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o *ledger.Operator, message string) error {
 	found, err := o.Find(ctx, message)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o
 	return f.printReleased(s, form, released)
 }
 
-func (f *releaseFlags) printReleased(s streams, form string, r operate.Released) error {
+func (f *releaseFlags) printReleased(s streams, form string, r ledger.Released) error {
 	if form == outputJSON {
 		return printJSON(s.out, r)
 	}
@@ -238,7 +238,7 @@ func functionsCurrency(ours string) string {
 	return ours + " by default; what counts is the function's own DEFAULT_CURRENCY: with another one the hash is another, with none it is refused again"
 }
 
-func keptFacts(k operate.Kept) [][2]string {
+func keptFacts(k ledger.Kept) [][2]string {
 	return [][2]string{
 		{"message", k.MessageID},
 		{"message_key", k.Key},
@@ -248,7 +248,7 @@ func keptFacts(k operate.Kept) [][2]string {
 	}
 }
 
-func printKept(s streams, form string, found []operate.Kept) error {
+func printKept(s streams, form string, found []ledger.Kept) error {
 	if form == outputJSON {
 		return printJSON(s.out, found)
 	}
@@ -269,8 +269,8 @@ func printKept(s streams, form string, found []operate.Kept) error {
 	return nil
 }
 
-func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o *operate.Operator) error {
-	extent, err := o.Extent(ctx, settle.Reason(f.reason))
+func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o *ledger.Operator) error {
+	extent, err := o.Extent(ctx, payout.Reason(f.reason))
 	if err != nil {
 		return err
 	}
@@ -336,7 +336,7 @@ func confirm(s streams, question string) error {
 // nameOf is the message ID of a message in quarantine and, since an ID alone may
 // stand for several, the subscription that it came from. A message without an ID has
 // its key.
-func nameOf(k operate.Kept) string {
+func nameOf(k ledger.Kept) string {
 	if k.MessageID == "" {
 		return k.Key
 	}
@@ -358,7 +358,7 @@ func releaseProgress(done, refused int) string {
 }
 
 // each is told of every message, one at a time.
-func (b *releaseBar) each(k operate.Kept, refused *operate.Refused) {
+func (b *releaseBar) each(k ledger.Kept, refused *ledger.Refused) {
 	b.done++
 	if refused != nil {
 		b.refused++

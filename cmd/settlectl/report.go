@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/ledger"
 )
 
 // reportFlags are report's flags.
@@ -80,7 +80,7 @@ func printReport(ctx context.Context, account string, from, to time.Time, databa
 		return err
 	}
 	defer client.Close()
-	report, err := investigate.Reader{Client: client, Bound: database.bound()}.Report(ctx, account, from, to)
+	report, err := ledger.Reader{Client: client, Bound: database.bound()}.Report(ctx, account, from, to)
 	switch {
 	case err != nil:
 		return database.explain(err)
@@ -92,7 +92,7 @@ func printReport(ctx context.Context, account string, from, to time.Time, databa
 	return printReportTable(report, s)
 }
 
-func printReportTable(report investigate.Report, s streams) error {
+func printReportTable(report ledger.Report, s streams) error {
 	words := layOut(s, []column{{}, {}}, [][]string{
 		{"account", visible(report.AccountID)}, {"recorded from", clock(report.From)}, {"before", clock(report.To)},
 	}, false) + "\n"
@@ -120,21 +120,21 @@ func printReportTable(report investigate.Report, s streams) error {
 	return write(s.out, words+"\n"+layOut(s, columns, rows, true)+"\n")
 }
 
-func reportRow(l investigate.ReportLine, state string) []string {
+func reportRow(l ledger.ReportLine, state string) []string {
 	return []string{
 		visible(l.Currency), visible(state), fmt.Sprint(l.Movements), majorOf(l.Moved), fmt.Sprint(l.Reversals), majorOf(l.Reversed), majorOf(l.Net),
 	}
 }
 
 // majorOf is an amount beside its currency.
-func majorOf(a investigate.Amount) string {
+func majorOf(a ledger.Amount) string {
 	if a.Major == "" {
 		return a.Minor + " minor units"
 	}
 	return a.Major
 }
 
-func printReportCSV(report investigate.Report, s streams) error {
+func printReportCSV(report ledger.Report, s streams) error {
 	printer := newRowPrinter(s, outputCSV, named("account_id", "from", "to", "currency", "state",
 		"movement_count", "movements", "movements_minor", "reversal_count", "reversals", "reversals_minor", "net", "net_minor"))
 	for _, l := range report.Lines {

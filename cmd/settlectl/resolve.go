@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/operate"
+	"github.com/settleonce/settleonce/internal/ledger"
 )
 
 func newResolve(s streams) *cobra.Command {
@@ -31,7 +31,7 @@ func newResolveConflict(s streams) *cobra.Command {
 	var (
 		database databaseFlags
 		output   outputFlags
-		r        operate.Resolution
+		r        ledger.Resolution
 	)
 	cmd := &cobra.Command{
 		Use:   "conflict ID",
@@ -63,7 +63,7 @@ no such settlement, 130 interrupted.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.SettlementID = args[0]
-			return operating(cmd.Context(), s, database, args[0], func(ctx context.Context, o *operate.Operator) error {
+			return operating(cmd.Context(), s, database, args[0], func(ctx context.Context, o *ledger.Operator) error {
 				return resolveConflict(ctx, s, output.form, o, r)
 			})
 		},
@@ -77,9 +77,9 @@ no such settlement, 130 interrupted.`,
 	return cmd
 }
 
-func resolveConflict(ctx context.Context, s streams, form string, o *operate.Operator, r operate.Resolution) error {
+func resolveConflict(ctx context.Context, s streams, form string, o *ledger.Operator, r ledger.Resolution) error {
 	closed, err := o.Resolve(ctx, r)
-	if several, is := errors.AsType[*operate.Several](err); is {
+	if several, is := errors.AsType[*ledger.Several](err); is {
 		if err := printConflicts(s, form, several.Conflicts); err != nil {
 			return err
 		}
@@ -88,11 +88,11 @@ func resolveConflict(ctx context.Context, s streams, form string, o *operate.Ope
 	if err != nil {
 		return err
 	}
-	return printConflicts(s, form, []operate.Conflict{closed})
+	return printConflicts(s, form, []ledger.ConflictChoice{closed})
 }
 
 // printConflicts prints conflicts, as one JSON value or one below the other.
-func printConflicts(s streams, form string, all []operate.Conflict) error {
+func printConflicts(s streams, form string, all []ledger.ConflictChoice) error {
 	if form == outputJSON {
 		if len(all) == 1 {
 			return printJSON(s.out, all[0])

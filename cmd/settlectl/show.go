@@ -9,8 +9,8 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/investigate"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 func newShow(s streams) *cobra.Command {
@@ -54,9 +54,9 @@ func show(ctx context.Context, id string, database databaseFlags, form string, s
 		return err
 	}
 	defer client.Close()
-	found, err := investigate.Reader{Client: client, Bound: database.bound()}.Settlement(ctx, id)
+	found, err := ledger.Reader{Client: client, Bound: database.bound()}.Settlement(ctx, id)
 	switch {
-	case errors.Is(err, investigate.ErrNoSettlement):
+	case errors.Is(err, ledger.ErrNoSettlement):
 		return noSettlement(id, database)
 	case err != nil:
 		return database.explain(err)
@@ -75,7 +75,7 @@ func noSettlement(id string, database databaseFlags) error {
 // page is a settlement on a terminal.
 type page struct{ s streams }
 
-func (p page) print(found investigate.Settlement) error {
+func (p page) print(found ledger.Settlement) error {
 	var b strings.Builder
 	b.WriteString(p.section("Settlement", p.movement(found)))
 	b.WriteString(p.section("Receipt", p.receipt(found)))
@@ -128,7 +128,7 @@ func (p page) section(title string, lines []pair) string {
 	return p.heading(title) + layOut(p.s, columns, rows, false) + "\n"
 }
 
-func (page) movement(found investigate.Settlement) []pair {
+func (page) movement(found ledger.Settlement) []pair {
 	m := found.Movement
 	amount := m.Amount.String()
 	if m.CurrencyDefaulted {
@@ -156,7 +156,7 @@ func orNone(value *string) string {
 	return *value
 }
 
-func (page) receipt(found investigate.Settlement) []pair {
+func (page) receipt(found ledger.Settlement) []pair {
 	r := found.Receipt
 	if r == nil {
 		return []pair{{label: "expired", value: "the movement alone forbids a second one, and tells a replay from a conflict"}}
@@ -184,7 +184,7 @@ func (page) receipt(found investigate.Settlement) []pair {
 	return lines
 }
 
-func (page) instruction(in investigate.Instruction) []pair {
+func (page) instruction(in ledger.Instruction) []pair {
 	lines := []pair{
 		{label: "state", value: string(in.State), colors: stateColors(string(in.State))},
 		{label: "key", value: in.IdempotencyKey},
@@ -198,7 +198,7 @@ func (page) instruction(in investigate.Instruction) []pair {
 	optional("bank's transfer", in.TransferID)
 	optional("bank's status", in.BankStatus)
 	optional("not found since", clockOr(in.NotFoundSince, ""))
-	if in.State == settle.InstructionUncertain {
+	if in.State == transfer.StateUncertain {
 		optional("resend before", clockOr(in.ResendNotAfter, ""))
 	}
 	optional("accepted", clockOr(in.AcceptedAt, ""))
@@ -206,7 +206,7 @@ func (page) instruction(in investigate.Instruction) []pair {
 	return lines
 }
 
-func sendWords(in investigate.Instruction) string {
+func sendWords(in ledger.Instruction) string {
 	switch {
 	case in.Sends == 0:
 		return "0"
@@ -220,20 +220,20 @@ func sendWords(in investigate.Instruction) string {
 
 // stateColors are the colours of an instruction's state.
 func stateColors(state string) text.Colors {
-	switch settle.InstructionState(state) {
-	case settle.InstructionConfirmed:
+	switch transfer.State(state) {
+	case transfer.StateConfirmed:
 		return text.Colors{text.FgGreen}
-	case settle.InstructionManual:
+	case transfer.StateManual:
 		return text.Colors{text.FgRed}
-	case settle.InstructionUncertain, settle.InstructionAccepted:
+	case transfer.StateUncertain, transfer.StateAccepted:
 		return text.Colors{text.FgYellow}
-	case settle.InstructionNone, settle.InstructionRejected, settle.InstructionReturned:
+	case transfer.StateNone, transfer.StateRejected, transfer.StateReturned:
 	}
 	return nil
 }
 
 // superseded prints the keys that the instruction had before.
-func (p page) superseded(keys []investigate.SupersededKey) string {
+func (p page) superseded(keys []ledger.SupersededKey) string {
 	columns := []column{{name: "  key", fixed: true}, {name: "given up", fixed: true}, {name: "sends", right: true, fixed: true}, {name: "status"}}
 	var rows [][]string
 	for _, k := range keys {
@@ -246,7 +246,7 @@ func (p page) superseded(keys []investigate.SupersededKey) string {
 	return layOut(p.s, columns, rows, true) + "\n"
 }
 
-func (p page) history(events []investigate.Event) string {
+func (p page) history(events []ledger.Event) string {
 	columns := []column{{name: "  #", right: true, fixed: true}, {name: "recorded", fixed: true}, {name: "state", fixed: true, colors: stateColors}, {name: "cause", fixed: true}, {name: "HTTP", right: true, fixed: true}, {name: "what was seen", prose: true}}
 	var rows [][]string
 	for _, e := range events {
@@ -262,7 +262,7 @@ func (p page) history(events []investigate.Event) string {
 	return layOut(p.s, columns, rows, true) + "\n"
 }
 
-func (page) reversal(r investigate.Reversal) []pair {
+func (page) reversal(r ledger.Reversal) []pair {
 	return []pair{
 		{label: "amount", value: r.Amount.String()},
 		{label: "reason", value: r.Reason},
@@ -270,7 +270,7 @@ func (page) reversal(r investigate.Reversal) []pair {
 	}
 }
 
-func (page) conflict(c investigate.Conflict) []pair {
+func (page) conflict(c ledger.Conflict) []pair {
 	state := pair{label: "state", value: "open", colors: text.Colors{text.FgRed}}
 	if c.ResolvedBy != nil {
 		state = pair{label: "state", value: fmt.Sprintf("resolved by %s %s", *c.ResolvedBy, clockOr(c.ResolvedAt, ""))}
@@ -292,7 +292,7 @@ func (page) conflict(c investigate.Conflict) []pair {
 }
 
 // sideBySide prints the members of both payouts, those that differ marked.
-func (p page) sideBySide(c investigate.Conflict) string {
+func (p page) sideBySide(c ledger.Conflict) string {
 	if c.Fault != "" {
 		return ""
 	}
@@ -315,11 +315,11 @@ func orAbsent(value *string) string {
 	return *value
 }
 
-func (p page) next(all []investigate.Next) []pair {
+func (p page) next(all []ledger.Next) []pair {
 	var lines []pair
 	for _, n := range all {
 		first := pair{label: n.By, value: n.What}
-		if n.By == investigate.ByPerson {
+		if n.By == ledger.ByPerson {
 			first.colors = text.Colors{text.FgRed}
 		}
 		lines = append(lines, first)

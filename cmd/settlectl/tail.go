@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/settleonce/settleonce/internal/investigate"
+	"github.com/settleonce/settleonce/internal/ledger"
 )
 
 const (
@@ -83,13 +83,13 @@ func tail(ctx context.Context, since time.Time, wait func(context.Context) error
 		return err
 	}
 	defer client.Close()
-	reader := investigate.Reader{Client: client}
+	reader := ledger.Reader{Client: client}
 	if since.IsZero() {
 		if since, err = reader.Now(ctx); err != nil {
 			return database.explain(err)
 		}
 	}
-	err = reader.Follow(ctx, since, wait, func(h investigate.Happening) error {
+	err = reader.Follow(ctx, since, wait, func(h ledger.Happening) error {
 		if form == outputJSON {
 			return printJSON(s.out, h)
 		}
@@ -102,7 +102,7 @@ func tail(ctx context.Context, since time.Time, wait func(context.Context) error
 }
 
 // happeningLine is what happened, in one line.
-func happeningLine(h investigate.Happening, s streams) string {
+func happeningLine(h ledger.Happening, s streams) string {
 	subject := orEmpty(h.SettlementID)
 	if h.SettlementID == nil {
 		subject = "message " + orEmpty(h.MessageID)
@@ -117,17 +117,17 @@ func happeningLine(h investigate.Happening, s streams) string {
 	if h.To != nil {
 		return s.paint(stateColors(*h.To), line)
 	}
-	if h.Kind == investigate.HappenedConflict || h.Kind == investigate.HappenedQuarantine {
-		return s.paint(openColors(investigate.StateOpen), line)
+	if h.Kind == ledger.HappenedConflict || h.Kind == ledger.HappenedQuarantine {
+		return s.paint(openColors(ledger.StateOpen), line)
 	}
 	return line
 }
 
-func happeningWords(h investigate.Happening) []string {
+func happeningWords(h ledger.Happening) []string {
 	switch h.Kind {
-	case investigate.HappenedMovement, investigate.HappenedReversal:
+	case ledger.HappenedMovement, ledger.HappenedReversal:
 		return []string{orEmpty(h.AccountID), happeningAmount(h), orEmpty(h.Reason)}
-	case investigate.HappenedInstruction:
+	case ledger.HappenedInstruction:
 		change := orEmpty(h.To)
 		if h.From != nil && *h.From != change {
 			change = *h.From + " → " + change
@@ -137,19 +137,19 @@ func happeningWords(h investigate.Happening) []string {
 			status = fmt.Sprintf("HTTP %d", *h.HTTPStatus)
 		}
 		return []string{change, orEmpty(h.Cause), status, orEmpty(h.Detail)}
-	case investigate.HappenedConflict:
+	case ledger.HappenedConflict:
 		return []string{"differs in " + strings.Join(h.Fields, ", "), times(h.Deliveries)}
-	case investigate.HappenedQuarantine:
+	case ledger.HappenedQuarantine:
 		return []string{orEmpty(h.Reason), times(h.Deliveries), orEmpty(h.Detail)}
 	}
 	return []string{"by " + orEmpty(h.By), orEmpty(h.Detail)}
 }
 
-func happeningAmount(h investigate.Happening) string {
+func happeningAmount(h ledger.Happening) string {
 	if h.AmountCents == nil || h.Currency == nil {
 		return ""
 	}
-	return investigate.Cents(*h.AmountCents, *h.Currency).String()
+	return ledger.Cents(*h.AmountCents, *h.Currency).String()
 }
 
 // times says how often something was delivered, if more than once.

@@ -19,11 +19,10 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/investigate"
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/verify"
+	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const (
@@ -95,7 +94,7 @@ standard error say what it stands for:
 	flags.output.register(cmd, outputTable, outputJSON)
 	f := cmd.Flags()
 	f.IntVar(&flags.limit, "limit", 100, "print at most so many violations and as many pending differences; all are counted")
-	f.IntVar(&flags.workers, "workers", verify.DefaultWorkers, "read so many parts of the database at a time")
+	f.IntVar(&flags.workers, "workers", audit.DefaultWorkers, "read so many parts of the database at a time")
 	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every bank instruction")
 	flags.from.register(cmd)
 	f.Float64Var(&flags.bankRate, "bank-rate", 10, "questions a second, with --bank")
@@ -156,7 +155,7 @@ func incomplete(err error) error {
 }
 
 func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
-	options := verify.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
+	options := audit.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
 	var asked door
 	if flags.bank {
 		b, err := flags.from.open(ctx, s, flags.database)
@@ -179,7 +178,7 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 	run := &verification{flags: flags, s: s, asked: asked, began: s.now(), printed: map[bool]int{}}
 	run.report = startReporter(s, &progress.Tracker{Message: "verified", Total: progressUnits})
 	options.Found, options.Progress = run.found, run.progress
-	sum, err := verify.Run(ctx, client, options)
+	sum, err := audit.Run(ctx, client, options)
 	run.report.stop(err == nil)
 	if err != nil {
 		return flags.database.explain(err)
@@ -189,11 +188,11 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 
 // toVerify is the bank as package verify asks it. It is not asked for a change, so
 // that no answer has to say whence it is.
-func (b banking) toVerify(s streams, perSecond float64) *verify.Bank {
-	ask := func(ctx context.Context, in settle.Instruction) settle.Statuses {
-		return settle.AskStatuses(ctx, b.door.Status, in)
+func (b banking) toVerify(s streams, perSecond float64) *audit.Bank {
+	ask := func(ctx context.Context, in transfer.Instruction) transfer.Statuses {
+		return transfer.AskStatuses(ctx, b.door.Status, in)
 	}
-	return &verify.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(perSecond), 1), Policy: b.policy}
+	return &audit.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(perSecond), 1), Policy: b.policy}
 }
 
 const (
@@ -214,21 +213,21 @@ type verification struct {
 
 	lastLine time.Duration
 	printed  map[bool]int // findings, by whether they are pending
-	listed   []verify.Finding
+	listed   []audit.Finding
 }
 
 // findingLine is a finding in JSON.
 type findingLine struct {
-	Type         string        `json:"type"` // violation or pending
-	Rule         snapshot.Rule `json:"rule"`
-	SettlementID string        `json:"settlement_id,omitzero"`
-	Message      string        `json:"message,omitzero"`
-	Found        string        `json:"found"`
-	Want         string        `json:"want"`
-	Remedy       string        `json:"remedy"`
+	Type         string     `json:"type"` // violation or pending
+	Rule         audit.Rule `json:"rule"`
+	SettlementID string     `json:"settlement_id,omitzero"`
+	Message      string     `json:"message,omitzero"`
+	Found        string     `json:"found"`
+	Want         string     `json:"want"`
+	Remedy       string     `json:"remedy"`
 }
 
-func typeOf(f verify.Finding) string {
+func typeOf(f audit.Finding) string {
 	if f.Pending {
 		return "pending"
 	}
@@ -236,7 +235,7 @@ func typeOf(f verify.Finding) string {
 }
 
 // found prints a finding, or keeps it for the table.
-func (v *verification) found(f verify.Finding) error {
+func (v *verification) found(f audit.Finding) error {
 	if v.printed[f.Pending] == v.flags.limit {
 		return nil
 	}
@@ -249,7 +248,7 @@ func (v *verification) found(f verify.Finding) error {
 }
 
 // progress shows how far the run is.
-func (v *verification) progress(p verify.Progress) {
+func (v *verification) progress(p audit.Progress) {
 	took := v.s.now().Sub(v.began)
 	words := fmt.Sprintf("%s, %s rows/s", counted(p.Settlements, "settlement"), grouped(perSecond(p.Rows, took)))
 	if v.report.bar != nil {
@@ -278,34 +277,34 @@ func grouped(n int64) string { return amount(float64(n)) }
 
 // summaryLine is the end of a run in JSON.
 type summaryLine struct {
-	Type             string                  `json:"type"` // summary
-	ReadAt           time.Time               `json:"read_at"`
-	Settlements      int64                   `json:"settlements"`
-	Rows             int64                   `json:"rows"`
-	Quarantined      int64                   `json:"quarantined"`
-	RetentionDays    int                     `json:"retention_days"`
-	Violations       int64                   `json:"violations"`
-	ViolationsByRule map[snapshot.Rule]int64 `json:"violations_by_rule"`
-	PendingByRule    map[snapshot.Rule]int64 `json:"pending_by_rule"`
-	BankAsked        int64                   `json:"bank_asked"`
-	BankUnanswered   int64                   `json:"bank_unanswered"`
-	Totals           []totalLine             `json:"totals"`
-	Seconds          float64                 `json:"seconds"`
-	PeakMemoryBytes  int64                   `json:"peak_memory_bytes"`
+	Type             string               `json:"type"` // summary
+	ReadAt           time.Time            `json:"read_at"`
+	Settlements      int64                `json:"settlements"`
+	Rows             int64                `json:"rows"`
+	Quarantined      int64                `json:"quarantined"`
+	RetentionDays    int                  `json:"retention_days"`
+	Violations       int64                `json:"violations"`
+	ViolationsByRule map[audit.Rule]int64 `json:"violations_by_rule"`
+	PendingByRule    map[audit.Rule]int64 `json:"pending_by_rule"`
+	BankAsked        int64                `json:"bank_asked"`
+	BankUnanswered   int64                `json:"bank_unanswered"`
+	Totals           []totalLine          `json:"totals"`
+	Seconds          float64              `json:"seconds"`
+	PeakMemoryBytes  int64                `json:"peak_memory_bytes"`
 }
 
 // totalLine is one account's total in one currency.
 type totalLine struct {
-	Account   string             `json:"account"`
-	Movements int64              `json:"movements"`
-	Moved     investigate.Amount `json:"moved"`
-	Reversals int64              `json:"reversals"`
-	Reversed  investigate.Amount `json:"reversed"`
-	Net       investigate.Amount `json:"net"`
+	Account   string        `json:"account"`
+	Movements int64         `json:"movements"`
+	Moved     ledger.Amount `json:"moved"`
+	Reversals int64         `json:"reversals"`
+	Reversed  ledger.Amount `json:"reversed"`
+	Net       ledger.Amount `json:"net"`
 }
 
 // print prints the end of a run, and says how it went.
-func (v *verification) print(sum verify.Summary) error {
+func (v *verification) print(sum audit.Summary) error {
 	took := v.s.now().Sub(v.began)
 	var err error
 	if v.flags.output.form == outputJSON {
@@ -334,12 +333,12 @@ func (v *verification) print(sum verify.Summary) error {
 	return nil
 }
 
-func newTotalLine(t verify.Total) totalLine {
-	of := func(minor *big.Int) investigate.Amount { return investigate.NewAmount(minor, t.Currency) }
+func newTotalLine(t audit.Total) totalLine {
+	of := func(minor *big.Int) ledger.Amount { return ledger.NewAmount(minor, t.Currency) }
 	return totalLine{t.Account, t.Movements, of(t.Moved), t.Reversals, of(t.Reversed), of(t.Net())}
 }
 
-func (v *verification) printTables(sum verify.Summary, took time.Duration) error {
+func (v *verification) printTables(sum audit.Summary, took time.Duration) error {
 	var b strings.Builder
 	v.writeFindings(&b, false, "Violations", sum.Violations)
 	v.writeFindings(&b, true, "Pending, and no violations", sum.Pending)
@@ -359,7 +358,7 @@ func (v *verification) printTables(sum verify.Summary, took time.Duration) error
 }
 
 // writeFindings writes the findings of one kind, and their counts by rule.
-func (v *verification) writeFindings(b *strings.Builder, pending bool, title string, counts map[snapshot.Rule]int64) {
+func (v *verification) writeFindings(b *strings.Builder, pending bool, title string, counts map[audit.Rule]int64) {
 	if len(counts) == 0 {
 		return
 	}
@@ -368,8 +367,8 @@ func (v *verification) writeFindings(b *strings.Builder, pending bool, title str
 		color = text.Colors{text.FgYellow}
 	}
 	b.WriteString(v.s.paint(text.Colors{text.Bold}, title) + "\n\n")
-	listed := slices.DeleteFunc(slices.Clone(v.listed), func(f verify.Finding) bool { return f.Pending != pending })
-	slices.SortStableFunc(listed, func(a, b verify.Finding) int {
+	listed := slices.DeleteFunc(slices.Clone(v.listed), func(f audit.Finding) bool { return f.Pending != pending })
+	slices.SortStableFunc(listed, func(a, b audit.Finding) int {
 		return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.Message, b.Message), cmp.Compare(a.Rule, b.Rule))
 	})
 	for _, f := range listed {
@@ -391,7 +390,7 @@ func (v *verification) writeFindings(b *strings.Builder, pending bool, title str
 }
 
 // totals is the table of what was moved and reversed.
-func (v *verification) totals(sum verify.Summary) string {
+func (v *verification) totals(sum audit.Summary) string {
 	var rows [][]string
 	for _, t := range sum.Totals {
 		line := newTotalLine(t)
@@ -411,7 +410,7 @@ func (v *verification) totals(sum verify.Summary) string {
 }
 
 // shown is an amount in major units, or in minor ones where nobody knows better.
-func shown(a investigate.Amount) string { return cmp.Or(a.Major, a.Minor+" minor") }
+func shown(a ledger.Amount) string { return cmp.Or(a.Major, a.Minor+" minor") }
 
 // peakMemory is the most memory that the process has had, in bytes; 0: unknown.
 // Where there is a /proc it says so itself: getrusage counts what the process was

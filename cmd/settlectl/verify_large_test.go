@@ -12,12 +12,13 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/memstore"
-	"github.com/settleonce/settleonce/internal/verify"
 )
 
 var verifyCount = flag.Int("verify.count", 3000, "settlements of TestVerifyLarge")
@@ -59,10 +60,10 @@ func TestVerifyReadsPagesAtOneTimestamp(t *testing.T) {
 	const count, pageRows = 200, 7
 	f.settleMany(count)
 	var before int64
-	sum, err := verify.Run(t.Context(), f.client, verify.Options{
+	sum, err := audit.Run(t.Context(), f.client, audit.Options{
 		Workers: 3, PageRows: pageRows,
-		Found: func(found verify.Finding) error { return fmt.Errorf("found %v", found) },
-		Progress: func(p verify.Progress) {
+		Found: func(found audit.Finding) error { return fmt.Errorf("found %v", found) },
+		Progress: func(p audit.Progress) {
 			if before == 0 {
 				f.plant("a movement without receipt, too late to be seen", `INSERT INTO ledger_movements (settlement_id, account_id, amount_cents, currency, payload_hash, recorded_at)
 					VALUES (@id, 'a', 1, 'EUR', 'v1:00', PENDING_COMMIT_TIMESTAMP())`, "stl-late")
@@ -103,31 +104,31 @@ func (f *fixture) settleMany(count int) {
 
 // write inserts the rows of a snapshot. A commit of many mutations takes the
 // emulator longer than many commits of a few.
-func (f *fixture) write(all snapshot.Snapshot) {
+func (f *fixture) write(all audit.Snapshot) {
 	f.t.Helper()
 	var rows []*spanner.Mutation
 	add := func(row *spanner.Mutation) { rows = append(rows, row) }
 	for _, m := range all.Movements {
-		add(readback.Movements.Insert(m))
+		add(spannerstore.Movements.Insert(m))
 	}
 	for _, r := range all.Receipts {
-		add(readback.Receipts.Insert(r))
+		add(spannerstore.Receipts.Insert(r))
 	}
 	for _, r := range all.Reversals {
-		add(readback.Reversals.Insert(r))
+		add(spannerstore.Reversals.Insert(r))
 	}
 	for _, in := range all.Instructions {
-		row := readback.InstructionRow{Instruction: in, IdempotencyKey: in.Transfer.Key.String()}
-		if in.State == settle.InstructionUncertain {
+		row := spannerstore.InstructionRow{Instruction: in, IdempotencyKey: in.Transfer.Key.String()}
+		if in.State == transfer.StateUncertain {
 			row.UncertainSince = &in.CreatedAt
 		}
-		add(readback.Instructions.Insert(row))
+		add(spannerstore.Instructions.Insert(row))
 	}
 	for _, e := range all.Events {
-		add(readback.Events.Insert(e))
+		add(spannerstore.Events.Insert(e))
 	}
 	for _, c := range all.Conflicts {
-		add(readback.Conflicts.Insert(c))
+		add(spannerstore.Conflicts.Insert(c))
 	}
 	const perCommit = 40
 	for len(rows) > 0 {
@@ -141,14 +142,14 @@ func (f *fixture) write(all snapshot.Snapshot) {
 
 // settledInMemory settles payouts an hour ago. Of five one has a transfer, and of
 // a hundred one a conflict.
-func settledInMemory(t *testing.T, from, to int) snapshot.Snapshot {
+func settledInMemory(t *testing.T, from, to int) audit.Snapshot {
 	t.Helper()
 	now := time.Now().Add(-time.Hour).UTC().Truncate(time.Microsecond)
 	clock := func() time.Time { now = now.Add(time.Microsecond); return now }
 	store := memstore.New(clock)
-	banking := &settle.Stepper{
+	banking := &transfer.Stepper{
 		Store: store, Bank: instantBank{}, NewID: uuid.NewString, Now: clock, Log: slog.New(slog.DiscardHandler),
-		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, SendTimeout: time.Second, StatusTimeout: time.Second},
+		Policy: transfer.Policy{KeyLifetime: 24 * time.Hour, SendTimeout: time.Second, StatusTimeout: time.Second},
 	}
 	service := &settle.Service{Store: store, Banking: banking, NewID: uuid.NewString, Now: clock}
 	deliver := func(amount int, data string) {
@@ -189,20 +190,20 @@ func settledInMemory(t *testing.T, from, to int) snapshot.Snapshot {
 // sends one back.
 type instantBank struct{}
 
-func (instantBank) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
+func (instantBank) Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
 	return bank.Compose(p, key)
 }
 
-func (instantBank) Send(context.Context, settle.SendRequest) settle.SendResult {
-	return settle.SendResult{Class: settle.SendAccepted}
+func (instantBank) Send(context.Context, transfer.SendRequest) transfer.SendResult {
+	return transfer.SendResult{Class: transfer.SendAccepted}
 }
 
-func (instantBank) Status(_ context.Context, r settle.StatusRequest) settle.StatusResult {
+func (instantBank) Status(_ context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	switch r.AmountCents % 25 {
 	case 1:
-		return settle.StatusResult{Reading: settle.StatusRejected}
+		return transfer.StatusResult{Reading: transfer.StatusRejected}
 	case 6:
-		return settle.StatusResult{Reading: settle.StatusReturned}
+		return transfer.StatusResult{Reading: transfer.StatusReturned}
 	}
-	return settle.StatusResult{Reading: settle.StatusConfirmed}
+	return transfer.StatusResult{Reading: transfer.StatusConfirmed}
 }

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 
-	"github.com/settleonce/settleonce/internal/verify"
+	"github.com/settleonce/settleonce/internal/audit"
 )
 
 // calls is what a client asks of Spanner.
@@ -74,7 +74,7 @@ func TestVerifyNeedsTheOperatorsRightsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	if _, err := verify.Run(t.Context(), client, verify.Options{Found: func(verify.Finding) error { return nil }}); err != nil {
+	if _, err := audit.Run(t.Context(), client, audit.Options{Found: func(audit.Finding) error { return nil }}); err != nil {
 		t.Fatal(err)
 	}
 	roles, err := os.ReadFile("../../deploy/database_roles.sql")

@@ -12,10 +12,10 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
-	"github.com/settleonce/settleonce/internal/verify"
 )
 
 // verified is what verify prints in JSON.
@@ -56,82 +56,82 @@ type corruption struct {
 	name string
 	id   string // of the settlement; empty: it is about a message in quarantine
 	sql  string // the write, of one row
-	rule snapshot.Rule
+	rule audit.Rule
 	// more are rules that cannot hold then either.
-	more []snapshot.Rule
+	more []audit.Rule
 }
 
 var corruptions = []corruption{
-	{"amount of a movement", stlApplied, `UPDATE ledger_movements SET amount_cents = amount_cents + 1 WHERE settlement_id = @id`, snapshot.RuleMovementHash, nil},
-	{"account of a movement", stlApplied, `UPDATE ledger_movements SET account_id = 'mine' WHERE settlement_id = @id`, snapshot.RuleMovementHash, nil},
-	{"creditor of a movement", stlConfirmed, `UPDATE ledger_movements SET creditor_account = 'mine' WHERE settlement_id = @id`, snapshot.RuleMovementHash, nil},
+	{"amount of a movement", stlApplied, `UPDATE ledger_movements SET amount_cents = amount_cents + 1 WHERE settlement_id = @id`, audit.RuleMovementHash, nil},
+	{"account of a movement", stlApplied, `UPDATE ledger_movements SET account_id = 'mine' WHERE settlement_id = @id`, audit.RuleMovementHash, nil},
+	{"creditor of a movement", stlConfirmed, `UPDATE ledger_movements SET creditor_account = 'mine' WHERE settlement_id = @id`, audit.RuleMovementHash, nil},
 	{
 		"creditor of a movement taken away", stlConfirmed, `UPDATE ledger_movements SET creditor_account = NULL WHERE settlement_id = @id`,
-		snapshot.RuleInstructionWanted,
-		[]snapshot.Rule{snapshot.RuleMovementHash},
+		audit.RuleInstructionWanted,
+		[]audit.Rule{audit.RuleMovementHash},
 	},
 	{
 		"hash version that nobody knows", stlApplied, `UPDATE ledger_movements SET payload_hash = 'v9:00' WHERE settlement_id = @id`,
-		snapshot.RuleMovementHash,
-		[]snapshot.Rule{snapshot.RuleReceiptHash},
+		audit.RuleMovementHash,
+		[]audit.Rule{audit.RuleReceiptHash},
 	},
-	{"receipt deleted early", stlApplied, `DELETE FROM settlement_receipts WHERE settlement_id = @id`, snapshot.RuleReceiptMissing, nil},
-	{"receipt of an open instruction deleted", stlUncertain, `DELETE FROM settlement_receipts WHERE settlement_id = @id`, snapshot.RuleReceiptMissing, nil},
-	{"hash of a receipt", stlApplied, `UPDATE settlement_receipts SET payload_hash = 'v1:00' WHERE settlement_id = @id`, snapshot.RuleReceiptHash, nil},
-	{"time of a receipt", stlApplied, `UPDATE settlement_receipts SET applied_at = TIMESTAMP_SUB(applied_at, INTERVAL 1 SECOND) WHERE settlement_id = @id`, snapshot.RuleReceiptCommit, nil},
-	{"status of a receipt", stlApplied, `UPDATE settlement_receipts SET result_status = 'pending' WHERE settlement_id = @id`, snapshot.RuleReceiptFields, nil},
-	{"metadata of a receipt", stlApplied, `UPDATE settlement_receipts SET metadata = '[1]' WHERE settlement_id = @id`, snapshot.RuleReceiptFields, nil},
-	{"receipt that never expires", stlApplied, `UPDATE settlement_receipts SET expire_from = NULL WHERE settlement_id = @id`, snapshot.RuleReceiptExpiry, nil},
-	{"receipt that expires while open", stlUncertain, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, snapshot.RuleReceiptExpiry, nil},
-	{"receipt that expires before the final outcome", stlConfirmed, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, snapshot.RuleReceiptExpiry, nil},
-	{"idempotency key of another settlement", stlUncertain, `UPDATE bank_instructions SET idempotency_key = '00000000-0000-5000-8000-000000000000' WHERE settlement_id = @id`, snapshot.RuleInstructionTransfer, nil},
-	{"idempotency key that is none", stlUncertain, `UPDATE bank_instructions SET idempotency_key = 'key' WHERE settlement_id = @id`, snapshot.RuleInstructionTransfer, nil},
-	{"amount in a request body", stlUncertain, `UPDATE bank_instructions SET request_body = CAST(REPLACE(CAST(request_body AS STRING), '47310', '47311') AS BYTES) WHERE settlement_id = @id`, snapshot.RuleInstructionBody, nil},
-	{"request body that is no JSON", stlUncertain, `UPDATE bank_instructions SET request_body = b'{' WHERE settlement_id = @id`, snapshot.RuleInstructionBody, nil},
-	{"state of an instruction", stlAccepted, `UPDATE bank_instructions SET state = 'confirmed' WHERE settlement_id = @id`, snapshot.RuleInstructionState, nil},
-	{"version of an instruction", stlAccepted, `UPDATE bank_instructions SET version = version + 1 WHERE settlement_id = @id`, snapshot.RuleInstructionState, nil},
-	{"accepted and never final", stlConfirmed, `UPDATE bank_instructions SET final_at = NULL WHERE settlement_id = @id`, snapshot.RuleInstructionTimes, nil},
-	{"accepted without an event", stlUncertain, `UPDATE bank_instructions SET accepted_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, snapshot.RuleInstructionTimes, nil},
-	{"open and never looked at again", stlUncertain, `UPDATE bank_instructions SET next_check_at = NULL WHERE settlement_id = @id`, snapshot.RuleInstructionCheck, nil},
-	{"more sends than events", stlUncertain, `UPDATE bank_instructions SET sends = 3 WHERE settlement_id = @id`, snapshot.RuleSends, nil},
-	{"a send that is not counted", stlConfirmed, `UPDATE bank_instructions SET sends = 0 WHERE settlement_id = @id`, snapshot.RuleSends, nil},
-	{"a longer life of the key", stlUncertain, `UPDATE bank_instructions SET resend_not_after = TIMESTAMP_ADD(resend_not_after, INTERVAL 1 HOUR) WHERE settlement_id = @id`, snapshot.RuleResendWindow, nil},
-	{"a key without an end", stlUncertain, `UPDATE bank_instructions SET resend_not_after = NULL WHERE settlement_id = @id`, snapshot.RuleResendWindow, nil},
-	{"sent before the first send", stlUncertain, `UPDATE bank_instructions SET last_sent_at = TIMESTAMP_SUB(first_sent_at, INTERVAL 1 HOUR) WHERE settlement_id = @id`, snapshot.RuleResendWindow, nil},
-	{"uncertain since nothing", stlUncertain, `UPDATE bank_instructions SET uncertain_since = NULL WHERE settlement_id = @id`, verify.RuleUncertainSince, nil},
-	{"uncertain for ever", stlConfirmed, `UPDATE bank_instructions SET uncertain_since = created_at WHERE settlement_id = @id`, verify.RuleUncertainSince, nil},
-	{"event in the middle deleted", stlConfirmed, `DELETE FROM bank_instruction_events WHERE settlement_id = @id AND version = 2`, snapshot.RuleEventChain, []snapshot.Rule{snapshot.RuleInstructionTimes}},
-	{"event from another state", stlConfirmed, `UPDATE bank_instruction_events SET from_state = 'manual' WHERE settlement_id = @id AND version = 3`, snapshot.RuleEventChain, nil},
-	{"event that the state machine does not know", stlConfirmed, `UPDATE bank_instruction_events SET cause = 'send answered' WHERE settlement_id = @id AND version = 3`, snapshot.RuleEventTransition, nil},
+	{"receipt deleted early", stlApplied, `DELETE FROM settlement_receipts WHERE settlement_id = @id`, audit.RuleReceiptMissing, nil},
+	{"receipt of an open instruction deleted", stlUncertain, `DELETE FROM settlement_receipts WHERE settlement_id = @id`, audit.RuleReceiptMissing, nil},
+	{"hash of a receipt", stlApplied, `UPDATE settlement_receipts SET payload_hash = 'v1:00' WHERE settlement_id = @id`, audit.RuleReceiptHash, nil},
+	{"time of a receipt", stlApplied, `UPDATE settlement_receipts SET applied_at = TIMESTAMP_SUB(applied_at, INTERVAL 1 SECOND) WHERE settlement_id = @id`, audit.RuleReceiptCommit, nil},
+	{"status of a receipt", stlApplied, `UPDATE settlement_receipts SET result_status = 'pending' WHERE settlement_id = @id`, audit.RuleReceiptFields, nil},
+	{"metadata of a receipt", stlApplied, `UPDATE settlement_receipts SET metadata = '[1]' WHERE settlement_id = @id`, audit.RuleReceiptFields, nil},
+	{"receipt that never expires", stlApplied, `UPDATE settlement_receipts SET expire_from = NULL WHERE settlement_id = @id`, audit.RuleReceiptExpiry, nil},
+	{"receipt that expires while open", stlUncertain, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, audit.RuleReceiptExpiry, nil},
+	{"receipt that expires before the final outcome", stlConfirmed, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, audit.RuleReceiptExpiry, nil},
+	{"idempotency key of another settlement", stlUncertain, `UPDATE bank_instructions SET idempotency_key = '00000000-0000-5000-8000-000000000000' WHERE settlement_id = @id`, audit.RuleInstructionTransfer, nil},
+	{"idempotency key that is none", stlUncertain, `UPDATE bank_instructions SET idempotency_key = 'key' WHERE settlement_id = @id`, audit.RuleInstructionTransfer, nil},
+	{"amount in a request body", stlUncertain, `UPDATE bank_instructions SET request_body = CAST(REPLACE(CAST(request_body AS STRING), '47310', '47311') AS BYTES) WHERE settlement_id = @id`, audit.RuleInstructionBody, nil},
+	{"request body that is no JSON", stlUncertain, `UPDATE bank_instructions SET request_body = b'{' WHERE settlement_id = @id`, audit.RuleInstructionBody, nil},
+	{"state of an instruction", stlAccepted, `UPDATE bank_instructions SET state = 'confirmed' WHERE settlement_id = @id`, audit.RuleInstructionState, nil},
+	{"version of an instruction", stlAccepted, `UPDATE bank_instructions SET version = version + 1 WHERE settlement_id = @id`, audit.RuleInstructionState, nil},
+	{"accepted and never final", stlConfirmed, `UPDATE bank_instructions SET final_at = NULL WHERE settlement_id = @id`, audit.RuleInstructionTimes, nil},
+	{"accepted without an event", stlUncertain, `UPDATE bank_instructions SET accepted_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, audit.RuleInstructionTimes, nil},
+	{"open and never looked at again", stlUncertain, `UPDATE bank_instructions SET next_check_at = NULL WHERE settlement_id = @id`, audit.RuleInstructionCheck, nil},
+	{"more sends than events", stlUncertain, `UPDATE bank_instructions SET sends = 3 WHERE settlement_id = @id`, audit.RuleSends, nil},
+	{"a send that is not counted", stlConfirmed, `UPDATE bank_instructions SET sends = 0 WHERE settlement_id = @id`, audit.RuleSends, nil},
+	{"a longer life of the key", stlUncertain, `UPDATE bank_instructions SET resend_not_after = TIMESTAMP_ADD(resend_not_after, INTERVAL 1 HOUR) WHERE settlement_id = @id`, audit.RuleResendWindow, nil},
+	{"a key without an end", stlUncertain, `UPDATE bank_instructions SET resend_not_after = NULL WHERE settlement_id = @id`, audit.RuleResendWindow, nil},
+	{"sent before the first send", stlUncertain, `UPDATE bank_instructions SET last_sent_at = TIMESTAMP_SUB(first_sent_at, INTERVAL 1 HOUR) WHERE settlement_id = @id`, audit.RuleResendWindow, nil},
+	{"uncertain since nothing", stlUncertain, `UPDATE bank_instructions SET uncertain_since = NULL WHERE settlement_id = @id`, audit.RuleUncertainSince, nil},
+	{"uncertain for ever", stlConfirmed, `UPDATE bank_instructions SET uncertain_since = created_at WHERE settlement_id = @id`, audit.RuleUncertainSince, nil},
+	{"event in the middle deleted", stlConfirmed, `DELETE FROM bank_instruction_events WHERE settlement_id = @id AND version = 2`, audit.RuleEventChain, []audit.Rule{audit.RuleInstructionTimes}},
+	{"event from another state", stlConfirmed, `UPDATE bank_instruction_events SET from_state = 'manual' WHERE settlement_id = @id AND version = 3`, audit.RuleEventChain, nil},
+	{"event that the state machine does not know", stlConfirmed, `UPDATE bank_instruction_events SET cause = 'send answered' WHERE settlement_id = @id AND version = 3`, audit.RuleEventTransition, nil},
 	{
 		"last event deleted", stlConfirmed, `DELETE FROM bank_instruction_events WHERE settlement_id = @id AND version = 3`,
-		snapshot.RuleInstructionState,
-		[]snapshot.Rule{snapshot.RuleInstructionTimes, snapshot.RuleReceiptExpiry},
+		audit.RuleInstructionState,
+		[]audit.Rule{audit.RuleInstructionTimes, audit.RuleReceiptExpiry},
 	},
-	{"reversal deleted", stlRejected, `DELETE FROM ledger_reversals WHERE settlement_id = @id`, snapshot.RuleReversalMissing, nil},
+	{"reversal deleted", stlRejected, `DELETE FROM ledger_reversals WHERE settlement_id = @id`, audit.RuleReversalMissing, nil},
 	{
 		"reversal of a confirmed transfer", stlConfirmed,
-		`INSERT INTO ledger_reversals (settlement_id, amount_cents, reason, recorded_at) VALUES (@id, 310000, 'rejected', PENDING_COMMIT_TIMESTAMP())`, snapshot.RuleReversalUnfounded, nil,
+		`INSERT INTO ledger_reversals (settlement_id, amount_cents, reason, recorded_at) VALUES (@id, 310000, 'rejected', PENDING_COMMIT_TIMESTAMP())`, audit.RuleReversalUnfounded, nil,
 	},
 	{
 		"reversal without any bank", stlApplied,
-		`INSERT INTO ledger_reversals (settlement_id, amount_cents, reason, recorded_at) VALUES (@id, 4731, 'returned', PENDING_COMMIT_TIMESTAMP())`, snapshot.RuleReversalUnfounded, nil,
+		`INSERT INTO ledger_reversals (settlement_id, amount_cents, reason, recorded_at) VALUES (@id, 4731, 'returned', PENDING_COMMIT_TIMESTAMP())`, audit.RuleReversalUnfounded, nil,
 	},
-	{"reason of a reversal", stlRejected, `UPDATE ledger_reversals SET reason = 'returned' WHERE settlement_id = @id`, snapshot.RuleReversalUnfounded, nil},
-	{"amount of a reversal", stlReturned, `UPDATE ledger_reversals SET amount_cents = amount_cents - 1 WHERE settlement_id = @id`, snapshot.RuleReversalAmount, nil},
-	{"members of a conflict", stlConflict, `UPDATE settlement_conflicts SET fields = ['reference'] WHERE settlement_id = @id`, snapshot.RuleConflictFields, nil},
-	{"members of a conflict taken away", stlConflict, `UPDATE settlement_conflicts SET fields = [] WHERE settlement_id = @id`, snapshot.RuleConflictFields, nil},
-	{"payload of a conflict", stlConflict, `UPDATE settlement_conflicts SET payload = CAST(REPLACE(CAST(payload AS STRING), '2600', '2601') AS BYTES) WHERE settlement_id = @id`, snapshot.RuleConflictHash, nil},
-	{"payload of a conflict that is none", stlConflict, `UPDATE settlement_conflicts SET payload = b'{}' WHERE settlement_id = @id`, snapshot.RuleConflictPayload, nil},
-	{"count of a conflict", stlConflict, `UPDATE settlement_conflicts SET deliveries = 0 WHERE settlement_id = @id`, snapshot.RuleConflictDeliveries, nil},
-	{"conflict seen before the settlement", stlConflict, `UPDATE settlement_conflicts SET first_seen_at = TIMESTAMP '2020-01-01T00:00:00Z' WHERE settlement_id = @id`, snapshot.RuleConflictDeliveries, nil},
-	{"conflict closed by nobody", stlConflict, `UPDATE settlement_conflicts SET resolved_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, snapshot.RuleConflictResolution, nil},
-	{"conflict closed at no time", stlConflict, `UPDATE settlement_conflicts SET resolved_by = 'ines@example.com' WHERE settlement_id = @id`, snapshot.RuleConflictResolution, nil},
-	{"data of a quarantined message", "", `UPDATE quarantined_messages SET data = b'not Json' WHERE data = b'not JSON'`, snapshot.RuleQuarantineIdentity, nil},
-	{"reason of a quarantined message", "", `UPDATE quarantined_messages SET reason = 'empty_data' WHERE data = b'not JSON'`, snapshot.RuleQuarantineReason, nil},
-	{"count of a quarantined message", "", `UPDATE quarantined_messages SET deliveries = 0 WHERE data = b'not JSON'`, snapshot.RuleQuarantineDeliveries, nil},
-	{"quarantined message that expires", "", `UPDATE quarantined_messages SET expire_from = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, snapshot.RuleQuarantineRelease, nil},
-	{"quarantined message released by nobody", "", `UPDATE quarantined_messages SET released_at = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, snapshot.RuleQuarantineRelease, nil},
+	{"reason of a reversal", stlRejected, `UPDATE ledger_reversals SET reason = 'returned' WHERE settlement_id = @id`, audit.RuleReversalUnfounded, nil},
+	{"amount of a reversal", stlReturned, `UPDATE ledger_reversals SET amount_cents = amount_cents - 1 WHERE settlement_id = @id`, audit.RuleReversalAmount, nil},
+	{"members of a conflict", stlConflict, `UPDATE settlement_conflicts SET fields = ['reference'] WHERE settlement_id = @id`, audit.RuleConflictFields, nil},
+	{"members of a conflict taken away", stlConflict, `UPDATE settlement_conflicts SET fields = [] WHERE settlement_id = @id`, audit.RuleConflictFields, nil},
+	{"payload of a conflict", stlConflict, `UPDATE settlement_conflicts SET payload = CAST(REPLACE(CAST(payload AS STRING), '2600', '2601') AS BYTES) WHERE settlement_id = @id`, audit.RuleConflictHash, nil},
+	{"payload of a conflict that is none", stlConflict, `UPDATE settlement_conflicts SET payload = b'{}' WHERE settlement_id = @id`, audit.RuleConflictPayload, nil},
+	{"count of a conflict", stlConflict, `UPDATE settlement_conflicts SET deliveries = 0 WHERE settlement_id = @id`, audit.RuleConflictDeliveries, nil},
+	{"conflict seen before the settlement", stlConflict, `UPDATE settlement_conflicts SET first_seen_at = TIMESTAMP '2020-01-01T00:00:00Z' WHERE settlement_id = @id`, audit.RuleConflictDeliveries, nil},
+	{"conflict closed by nobody", stlConflict, `UPDATE settlement_conflicts SET resolved_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, audit.RuleConflictResolution, nil},
+	{"conflict closed at no time", stlConflict, `UPDATE settlement_conflicts SET resolved_by = 'ines@example.com' WHERE settlement_id = @id`, audit.RuleConflictResolution, nil},
+	{"data of a quarantined message", "", `UPDATE quarantined_messages SET data = b'not Json' WHERE data = b'not JSON'`, audit.RuleQuarantineIdentity, nil},
+	{"reason of a quarantined message", "", `UPDATE quarantined_messages SET reason = 'empty_data' WHERE data = b'not JSON'`, audit.RuleQuarantineReason, nil},
+	{"count of a quarantined message", "", `UPDATE quarantined_messages SET deliveries = 0 WHERE data = b'not JSON'`, audit.RuleQuarantineDeliveries, nil},
+	{"quarantined message that expires", "", `UPDATE quarantined_messages SET expire_from = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, audit.RuleQuarantineRelease, nil},
+	{"quarantined message released by nobody", "", `UPDATE quarantined_messages SET released_at = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, audit.RuleQuarantineRelease, nil},
 }
 
 // TestVerifyFindsEveryCorruption plants one after another in a database with every
@@ -150,11 +150,11 @@ func TestVerifyFindsEveryCorruption(t *testing.T) {
 		t.Fatalf("healthy: %+v", healthy)
 	}
 	resent.findEach(resentCorruptions)
-	planted := map[snapshot.Rule]bool{}
+	planted := map[audit.Rule]bool{}
 	for _, c := range slices.Concat(corruptions, resentCorruptions) {
 		planted[c.rule] = true
 	}
-	for _, rule := range verify.Rules() {
+	for _, rule := range audit.Rules() {
 		if elsewhere := notPlanted[rule]; !planted[rule] && elsewhere == "" || planted[rule] && elsewhere != "" {
 			t.Errorf("rule %s: planted %t, or else %q", rule, planted[rule], elsewhere)
 		}
@@ -182,7 +182,7 @@ func (f *fixture) findEach(all []corruption) {
 // check wants the corruption to be found and nothing else.
 func (c corruption) check(t *testing.T, got verified) {
 	t.Helper()
-	var rules []snapshot.Rule
+	var rules []audit.Rule
 	for _, finding := range got.findings {
 		rules = append(rules, finding.Rule)
 		if finding.SettlementID != c.id || finding.Type != "violation" || finding.Found == "" || finding.Want == "" || finding.Remedy == "" ||
@@ -191,7 +191,7 @@ func (c corruption) check(t *testing.T, got verified) {
 		}
 	}
 	slices.Sort(rules)
-	want := append([]snapshot.Rule{c.rule}, c.more...)
+	want := append([]audit.Rule{c.rule}, c.more...)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, rules); diff != "" {
 		t.Errorf("%s: rules (-want +got):\n%s\n%+v", c.name, diff, got.findings)
@@ -207,38 +207,38 @@ func newResentFixture(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t)
 	f.script(stlForgotten, lostPlan)
-	f.deliver(payout(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step(stlForgotten, 20*time.Hour, settle.InstructionManual)
+	f.deliver(payoutJSON(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.step(stlForgotten, 20*time.Hour, transfer.StateManual)
 	f.clock.Advance(25 * time.Hour)
 	got := f.act(nil, "decide", stlForgotten, "--resend-new-key", "--by", "ines", "--second", "bert", "--note", "letter of the bank, ref 4711")
 	if got.code != exitOK {
 		t.Fatalf("decide: exit code %d, %s", got.code, got.errOut)
 	}
 	f.script(stlForgotten, executedPlan)
-	f.step(stlForgotten, 0, settle.InstructionAccepted)
+	f.step(stlForgotten, 0, transfer.StateAccepted)
 	return f
 }
 
 // resentCorruptions are about what newResentFixture has.
 var resentCorruptions = []corruption{
-	{"superseded key of nobody", stlForgotten, `UPDATE bank_superseded_keys SET idempotency_key = 'key' WHERE settlement_id = @id`, snapshot.RuleSupersededKeys, nil},
-	{"superseded key forgotten", stlForgotten, `DELETE FROM bank_superseded_keys WHERE settlement_id = @id`, snapshot.RuleSupersededKeys, nil},
+	{"superseded key of nobody", stlForgotten, `UPDATE bank_superseded_keys SET idempotency_key = 'key' WHERE settlement_id = @id`, audit.RuleSupersededKeys, nil},
+	{"superseded key forgotten", stlForgotten, `DELETE FROM bank_superseded_keys WHERE settlement_id = @id`, audit.RuleSupersededKeys, nil},
 	{
 		"the old key again", stlForgotten,
 		`UPDATE bank_instructions SET idempotency_key = (SELECT k.idempotency_key FROM bank_superseded_keys AS k WHERE k.settlement_id = @id) WHERE settlement_id = @id`,
-		snapshot.RuleInstructionTransfer, nil,
+		audit.RuleInstructionTransfer, nil,
 	},
-	{"the sends under the old key counted", stlForgotten, `UPDATE bank_instructions SET sends = 2 WHERE settlement_id = @id`, snapshot.RuleSends, nil},
+	{"the sends under the old key counted", stlForgotten, `UPDATE bank_instructions SET sends = 2 WHERE settlement_id = @id`, audit.RuleSends, nil},
 }
 
 // notPlanted are the rules that no write can break in this schema, and where they
 // are tested.
-var notPlanted = map[snapshot.Rule]string{
-	snapshot.RuleParent:         "internal/snapshot: interleaving forbids it",
-	snapshot.RuleOnce:           "internal/snapshot: the primary key forbids it",
-	snapshot.RuleMovementFields: "internal/snapshot: the hash is broken with it",
-	verify.RuleKey:              "internal/verify: the schema derives the key",
-	verify.RuleBank:             "TestVerifyAsksTheBank",
+var notPlanted = map[audit.Rule]string{
+	audit.RuleParent:         "internal/audit: interleaving forbids it",
+	audit.RuleOnce:           "internal/audit: the primary key forbids it",
+	audit.RuleMovementFields: "internal/audit: the hash is broken with it",
+	audit.RuleKey:            "internal/audit: the schema derives the key",
+	audit.RuleBank:           "TestVerifyAsksTheBank",
 }
 
 // verify runs verify and wants an exit code.
@@ -328,7 +328,7 @@ func TestVerifyAsksTheBank(t *testing.T) {
 	healthy := f.verifyWithBank(exitOK)
 	for _, finding := range healthy.findings {
 		pending[finding.SettlementID] = true
-		if finding.Type != "pending" || finding.Rule != verify.RuleBank {
+		if finding.Type != "pending" || finding.Rule != audit.RuleBank {
 			t.Errorf("healthy: %+v", finding)
 		}
 	}
@@ -336,7 +336,7 @@ func TestVerifyAsksTheBank(t *testing.T) {
 		t.Errorf("pending: %v", pending)
 	}
 	for id, status := range map[string]string{stlReturned: "ACSC", stlConfirmed: "RJCT"} {
-		if err := f.bank.Settle(settle.InstructionKey(id).String(), status); err != nil {
+		if err := f.bank.Settle(transfer.InstructionKey(id).String(), status); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -397,7 +397,7 @@ func TestVerifySaysWhatItsCodeStandsFor(t *testing.T) {
 		}
 	}
 	// What went wrong with the bank is told, though every row was read.
-	f.deliver(payout(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
+	f.deliver(payoutJSON(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	env := f.withBank()
 	env["BANK_TOKEN"] = "wrong"
 	got := settlectlAt(t, f.clock.Now, nil, env, "verify", "--bank")

@@ -19,6 +19,8 @@ import (
 
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
@@ -41,24 +43,24 @@ type functions struct {
 
 // bank answers every send and every question with the same.
 type bank struct {
-	send    settle.SendClass
-	reading settle.StatusReading
+	send    transfer.SendClass
+	reading transfer.StatusReading
 	panics  bool
 }
 
-func (*bank) Compose(p settle.Payout, _ uuid.UUID) ([]byte, error) {
+func (*bank) Compose(p payout.Payout, _ uuid.UUID) ([]byte, error) {
 	return []byte(p.SettlementID), nil
 }
 
-func (b *bank) Send(context.Context, settle.SendRequest) settle.SendResult {
-	return settle.SendResult{Class: b.send, Answer: settle.BankAnswer{HTTPStatus: 200}}
+func (b *bank) Send(context.Context, transfer.SendRequest) transfer.SendResult {
+	return transfer.SendResult{Class: b.send, Answer: transfer.BankAnswer{HTTPStatus: 200}}
 }
 
-func (b *bank) Status(context.Context, settle.StatusRequest) settle.StatusResult {
+func (b *bank) Status(context.Context, transfer.StatusRequest) transfer.StatusResult {
 	if b.panics {
 		panic("x")
 	}
-	return settle.StatusResult{Reading: b.reading, Answer: settle.BankAnswer{HTTPStatus: 200}}
+	return transfer.StatusResult{Reading: b.reading, Answer: transfer.BankAnswer{HTTPStatus: 200}}
 }
 
 func newFunctions(t *testing.T) *functions {
@@ -78,17 +80,17 @@ func (f *functions) logOf(name string) *slog.Logger {
 // bothStores keeps settlements and instructions.
 type bothStores interface {
 	settle.Store
-	settle.InstructionStore
+	transfer.Store
 }
 
-func (f *functions) stepper(name string, store settle.InstructionStore) *settle.Stepper {
-	return &settle.Stepper{
+func (f *functions) stepper(name string, store transfer.Store) *transfer.Stepper {
+	return &transfer.Stepper{
 		Store: store, Bank: f.bank, NewID: uuid.NewString, Now: f.clock, Log: f.logOf(name),
-		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second},
+		Policy: transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second},
 	}
 }
 
-func (f *functions) service(banking *settle.Stepper, store bothStores) *settle.Service {
+func (f *functions) service(banking *transfer.Stepper, store bothStores) *settle.Service {
 	return &settle.Service{Store: store, Banking: banking, DefaultCurrency: "USD", NewID: uuid.NewString, Now: f.clock}
 }
 
@@ -141,7 +143,7 @@ func (f *functions) deliver(name, data string) {
 	f.ask(name, f.handler(f.service(f.stepper(settler, f.store), f.store)), f.request(data))
 }
 
-func payout(id string, amount int, bank bool) string {
+func payoutJSON(id string, amount int, bank bool) string {
 	text := fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":%d`, id, amount)
 	if bank {
 		text += `,"creditor_account":"c"`
@@ -150,11 +152,11 @@ func payout(id string, amount int, bank bool) string {
 }
 
 // sent settles a payout whose send is answered so.
-func (f *functions) sent(class settle.SendClass) (id string) {
+func (f *functions) sent(class transfer.SendClass) (id string) {
 	f.t.Helper()
 	f.bank.send = class
 	id = fmt.Sprintf("sent-%s-%d", class, f.ids)
-	f.deliver("sent, "+class.String()+" "+id, payout(id, 1, true))
+	f.deliver("sent, "+class.String()+" "+id, payoutJSON(id, 1, true))
 	return id
 }
 
@@ -165,34 +167,34 @@ func (f *functions) run(name string, r event.Reconciler) {
 	f.ask(name, handler, f.request(`{"run":"ReconcileBank"}`))
 }
 
-func (f *functions) reconcile(name string, store settle.InstructionStore, banking *settle.Stepper) {
+func (f *functions) reconcile(name string, store transfer.Store, banking *transfer.Stepper) {
 	f.t.Helper()
-	f.run(name, &settle.Reconciler{Store: store, Banking: banking, Now: f.clock, Limit: 1000, Concurrency: 1})
+	f.run(name, &transfer.Reconciler{Store: store, Banking: banking, Now: f.clock, Limit: 1000, Concurrency: 1})
 }
 
 // onlyOf is a store that has no instruction but one: a run then logs one line
 // about it.
 type onlyOf struct {
-	settle.InstructionStore
+	transfer.Store
 	id   string
 	fail error
 }
 
 func (s onlyOf) Due(context.Context, time.Time, int) ([]string, error) { return []string{s.id}, nil }
 
-func (s onlyOf) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (s onlyOf) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
 	if s.fail != nil {
-		return settle.Change{}, s.fail
+		return transfer.Change{}, s.fail
 	}
-	return s.InstructionStore.Change(ctx, id, decide)
+	return s.Store.Change(ctx, id, decide)
 }
 
 // asked runs the reconciler over one instruction, whose question is answered so.
-func (f *functions) asked(name, id string, reading settle.StatusReading) {
+func (f *functions) asked(name, id string, reading transfer.StatusReading) {
 	f.t.Helper()
 	f.now = f.now.Add(25 * time.Hour) // later than any next look
 	f.bank.reading = reading
-	store := onlyOf{InstructionStore: f.store, id: id}
+	store := onlyOf{Store: f.store, id: id}
 	f.reconcile(name, store, f.stepper(reconciler, store))
 }
 
@@ -200,60 +202,63 @@ type delivererFunc func() (settle.Result, error)
 
 func (d delivererFunc) Deliver(context.Context, settle.Delivery) (settle.Result, error) { return d() }
 
-type reconcilerFunc func(context.Context) (settle.Reconciled, error)
+type reconcilerFunc func(context.Context) (transfer.Reconciled, error)
 
-func (r reconcilerFunc) Reconcile(ctx context.Context) (settle.Reconciled, error) { return r(ctx) }
+func (r reconcilerFunc) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return r(ctx) }
 
 // allLines makes the functions log every kind of line, and returns the entries by
 // name.
 func allLines(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	f := newFunctions(t)
-	f.deliver("applied", payout("stl-1", 1, false))
-	f.deliver("duplicate", payout("stl-1", 1, false))
-	f.deliver("conflict", payout("stl-1", 2, false))
+	f.deliver("applied", payoutJSON("stl-1", 1, false))
+	f.deliver("duplicate", payoutJSON("stl-1", 1, false))
+	f.deliver("conflict", payoutJSON("stl-1", 2, false))
 	f.deliver("quarantined", "not a payout")
 	f.now = f.now.Add(79 * 24 * time.Hour)
-	f.deliver("duplicate after 79 days", payout("stl-1", 1, false))
+	f.deliver("duplicate after 79 days", payoutJSON("stl-1", 1, false))
 	f.now = f.now.Add(24 * time.Hour)
-	f.deliver("duplicate after 80 days", payout("stl-1", 1, false))
-	f.deliver("conflict after 80 days", payout("stl-1", 2, false))
-	f.deliver("applied again", payout("stl-expired", 1, false))
+	f.deliver("duplicate after 80 days", payoutJSON("stl-1", 1, false))
+	f.deliver("conflict after 80 days", payoutJSON("stl-1", 2, false))
+	f.deliver("applied again", payoutJSON("stl-expired", 1, false))
 	f.store.DeleteReceipt("stl-expired")
-	f.deliver("expired", payout("stl-expired", 1, false))
-	f.ask("no bank", f.handler(f.service(nil, f.store)), f.request(payout("stl-2", 1, true)))
+	f.deliver("expired", payoutJSON("stl-expired", 1, false))
+	f.ask("no bank", f.handler(f.service(nil, f.store)), f.request(payoutJSON("stl-2", 1, true)))
 	f.ask("panic", f.handler(delivererFunc(func() (settle.Result, error) { panic("x") })), f.request("{}"))
 	f.ask("turned away", f.handler(nil), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
-	failing := onlyOf{InstructionStore: f.store, fail: errors.New("spanner: down")}
-	f.ask("left", f.handler(f.service(f.stepper(settler, failing), f.store)), f.request(payout("stl-3", 1, true)))
+	failing := onlyOf{Store: f.store, fail: errors.New("spanner: down")}
+	f.ask("left", f.handler(f.service(f.stepper(settler, failing), f.store)), f.request(payoutJSON("stl-3", 1, true)))
 
-	for _, class := range []settle.SendClass{settle.SendNotSent, settle.SendHeld, settle.SendRetryLater, settle.SendManual} {
+	for _, class := range []transfer.SendClass{transfer.SendNotSent, transfer.SendHeld, transfer.SendRetryLater, transfer.SendManual} {
 		f.sent(class)
 	}
-	uncertain, accepted, rejected := f.sent(settle.SendUncertain), f.sent(settle.SendAccepted), f.sent(settle.SendRejected)
-	f.asked("asked, unknown", uncertain, settle.StatusUnknown)
-	f.asked("asked, pending", uncertain, settle.StatusPending)
-	f.asked("asked, confirmed", uncertain, settle.StatusConfirmed)
-	f.asked("confirmed, then confirmed", uncertain, settle.StatusConfirmed)
-	f.asked("confirmed, then rejected", uncertain, settle.StatusRejected)
-	f.asked("asked, returned", accepted, settle.StatusReturned)
-	f.asked("rejected, then confirmed", rejected, settle.StatusConfirmed)
-	f.asked("asked, not found after the life of the key", f.sent(settle.SendUncertain), settle.StatusNotFound)
-	f.asked("asked, rejected", f.sent(settle.SendUncertain), settle.StatusRejected)
-	f.asked("asked, attention", f.sent(settle.SendUncertain), settle.StatusAttention)
-	f.asked("asked, two transfers", f.sent(settle.SendUncertain), settle.StatusManual)
+	uncertain, accepted, rejected := f.sent(transfer.SendUncertain), f.sent(transfer.SendAccepted), f.sent(transfer.SendRejected)
+	f.asked("asked, unknown", uncertain, transfer.StatusUnknown)
+	f.asked("asked, pending", uncertain, transfer.StatusPending)
+	f.asked("asked, confirmed", uncertain, transfer.StatusConfirmed)
+	f.asked("confirmed, then confirmed", uncertain, transfer.StatusConfirmed)
+	f.asked("confirmed, then rejected", uncertain, transfer.StatusRejected)
+	f.asked("asked, returned", accepted, transfer.StatusReturned)
+	f.asked("rejected, then confirmed", rejected, transfer.StatusConfirmed)
+	f.asked("asked, not found after the life of the key", f.sent(transfer.SendUncertain), transfer.StatusNotFound)
+	f.asked("asked, rejected", f.sent(transfer.SendUncertain), transfer.StatusRejected)
+	f.asked("asked, attention", f.sent(transfer.SendUncertain), transfer.StatusAttention)
+	f.asked("asked, two transfers", f.sent(transfer.SendUncertain), transfer.StatusManual)
 
-	failing.id = f.sent(settle.SendUncertain)
+	failing.id = f.sent(transfer.SendUncertain)
 	f.reconcile("store down", failing, f.stepper(reconciler, failing))
 	f.reconcile("no bank there", failing, nil)
 	f.bank.panics = true
-	f.asked("panic in a step", f.sent(settle.SendUncertain), settle.StatusUnknown)
-	f.run("panic in a run", reconcilerFunc(func(context.Context) (settle.Reconciled, error) { panic("x") }))
+	f.asked("panic in a step", f.sent(transfer.SendUncertain), transfer.StatusUnknown)
+	f.run("panic in a run", reconcilerFunc(func(context.Context) (transfer.Reconciled, error) { panic("x") }))
 	ctx, cancel := context.WithCancel(t.Context())
 	f.ask("stopped", &event.ReconcileHandler{
-		Reconciler: reconcilerFunc(func(ctx context.Context) (settle.Reconciled, error) { cancel(); return settle.Reconciled{}, ctx.Err() }),
-		Log:        f.logOf(reconciler), Now: f.clock,
+		Reconciler: reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
+			cancel()
+			return transfer.Reconciled{}, ctx.Err()
+		}),
+		Log: f.logOf(reconciler), Now: f.clock,
 	}, f.request("").WithContext(ctx))
-	f.ask("payout there", &event.ReconcileHandler{Log: f.logOf(reconciler), Now: f.clock}, f.request(payout("stl-9", 1, false)))
+	f.ask("payout there", &event.ReconcileHandler{Log: f.logOf(reconciler), Now: f.clock}, f.request(payoutJSON("stl-9", 1, false)))
 	return f.entries
 }

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 func TestFilters(t *testing.T) {
@@ -134,11 +135,11 @@ func TestWhatWaitsForAPersonIsInEveryRun(t *testing.T) {
 		}
 	}
 	waiting(0)
-	f.bank.send = settle.SendManual
+	f.bank.send = transfer.SendManual
 	elsewhere := f.service(f.stepper(settler, f.store), f.store) // in nobody's log, as a step of settlectl
 	elsewhere.Banking.Log = slog.New(slog.DiscardHandler)
 	for _, id := range []string{"stl-1", "stl-2"} {
-		if _, err := elsewhere.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: id, Data: []byte(payout(id, 1, true))}}); err != nil {
+		if _, err := elsewhere.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: id, Data: []byte(payoutJSON(id, 1, true))}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/iterator"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
@@ -41,18 +41,18 @@ func TestQueriesOfTheRunbook(t *testing.T) {
 	t.Cleanup(store.Close)
 	f := newFunctions(t)
 	f.now = time.Now()
-	deliver := func(class settle.SendClass, data string) {
+	deliver := func(class transfer.SendClass, data string) {
 		f.bank.send = class
 		banking := f.stepper(settler, store)
 		r := f.request(data)
 		f.handler(f.service(banking, store)).ServeHTTP(httptest.NewRecorder(), r)
 	}
-	deliver(settle.SendUncertain, payout("stl-8472", 1, true))
-	deliver(settle.SendUncertain, payout("stl-8472", 2, true))
-	deliver(settle.SendManual, payout("stl-manual", 1, true))
-	deliver(settle.SendUncertain, "not a payout")
+	deliver(transfer.SendUncertain, payoutJSON("stl-8472", 1, true))
+	deliver(transfer.SendUncertain, payoutJSON("stl-8472", 2, true))
+	deliver(transfer.SendManual, payoutJSON("stl-manual", 1, true))
+	deliver(transfer.SendUncertain, "not a payout")
 	f.now = f.now.Add(-time.Hour) // its next look is in the past
-	deliver(settle.SendUncertain, payout("stl-due", 1, true))
+	deliver(transfer.SendUncertain, payoutJSON("stl-due", 1, true))
 
 	client, err := spanner.NewClientWithConfig(t.Context(), name, spanner.ClientConfig{DisableNativeMetrics: true}, emulator.ClientOptions()...)
 	if err != nil {

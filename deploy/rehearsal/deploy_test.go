@@ -19,8 +19,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/audit"
 )
 
 func base64Of(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
@@ -298,9 +297,9 @@ func (r *rehearsal) waitSettled(t *testing.T, want ...string) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	var all snapshot.Snapshot
+	var all audit.Snapshot
 	if !eventually(t, time.Minute, func() bool {
-		if all, err = readback.Read(t.Context(), client); err != nil {
+		if all, err = audit.Read(t.Context(), client); err != nil {
 			t.Fatal(err)
 		}
 		return len(all.Movements) >= len(want)

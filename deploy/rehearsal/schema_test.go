@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // payoutMessage is the message of deploy/payout.v1.proto.
@@ -114,7 +114,7 @@ func TestTheSchemasAgree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := settle.Decode(data, "USD"); err != nil {
+		if _, err := payout.Decode(data, "USD"); err != nil {
 			t.Errorf("the function does not know %s: %v", field.Name(), err)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const (
@@ -48,14 +48,14 @@ func (b *breaker) wait() time.Duration {
 // The ring is not emptied when the breaker opens, and is looked at only after an
 // uncertain send: the first send after the wait is a probe, which opens the
 // breaker again at once if it is uncertain too, and not if it is not.
-func (b *breaker) record(class settle.SendClass, locked bool) {
+func (b *breaker) record(class transfer.SendClass, locked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if class != settle.SendNotSent { // what was not sent says nothing about the bank's answers
-		b.uncertain[b.next] = class == settle.SendUncertain
+	if class != transfer.SendNotSent { // what was not sent says nothing about the bank's answers
+		b.uncertain[b.next] = class == transfer.SendUncertain
 		b.next = (b.next + 1) % breakerWindow
 	}
-	if locked || class == settle.SendUncertain && b.uncertainSends() >= breakerLimit {
+	if locked || class == transfer.SendUncertain && b.uncertainSends() >= breakerLimit {
 		b.openUntil = b.now().Add(breakerWait)
 	}
 }

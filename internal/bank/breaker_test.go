@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // The clock of a synctest bubble moves only while everything in it waits.
@@ -21,7 +21,7 @@ func TestBreakerOpensFor30Seconds(t *testing.T) {
 		if wait := b.wait(); wait != 0 {
 			t.Errorf("a new breaker waits %v", wait)
 		}
-		b.record(settle.SendHeld, true)
+		b.record(transfer.SendHeld, true)
 		if wait := b.wait(); wait != 30*time.Second {
 			t.Errorf("after a 401 it waits %v", wait)
 		}
@@ -29,7 +29,7 @@ func TestBreakerOpensFor30Seconds(t *testing.T) {
 		if wait := b.wait(); wait != 20*time.Second {
 			t.Errorf("10 s later it waits %v", wait)
 		}
-		b.record(settle.SendNotSent, true) // a send that was under way ends in a TLS failure
+		b.record(transfer.SendNotSent, true) // a send that was under way ends in a TLS failure
 		if wait := b.wait(); wait != 30*time.Second {
 			t.Errorf("after another failure it waits %v", wait)
 		}
@@ -44,33 +44,33 @@ func TestBreakerOpensAtHalfOfTheLast20(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &breaker{now: time.Now}
-		record := func(class settle.SendClass, n int) {
+		record := func(class transfer.SendClass, n int) {
 			for range n {
 				b.record(class, false)
 			}
 		}
-		record(settle.SendAccepted, 30)
-		record(settle.SendUncertain, 9)
-		record(settle.SendNotSent, 40) // not counted at all
+		record(transfer.SendAccepted, 30)
+		record(transfer.SendUncertain, 9)
+		record(transfer.SendNotSent, 40) // not counted at all
 		if wait := b.wait(); wait != 0 {
 			t.Errorf("after 9 of 20 it waits %v", wait)
 		}
-		record(settle.SendUncertain, 1)
+		record(transfer.SendUncertain, 1)
 		if wait := b.wait(); wait != breakerWait {
 			t.Errorf("after 10 of 20 it waits %v", wait)
 		}
 		time.Sleep(breakerWait)
-		record(settle.SendAccepted, 1)
+		record(transfer.SendAccepted, 1)
 		if wait := b.wait(); wait != 0 {
 			t.Errorf("after a good send it waits %v", wait)
 		}
-		record(settle.SendUncertain, 1)
+		record(transfer.SendUncertain, 1)
 		if wait := b.wait(); wait != breakerWait {
 			t.Errorf("after an uncertain send, 11 of the last 20, it waits %v", wait)
 		}
 		time.Sleep(breakerWait)
-		record(settle.SendAccepted, 20)
-		record(settle.SendUncertain, 9)
+		record(transfer.SendAccepted, 20)
+		record(transfer.SendUncertain, 9)
 		if wait := b.wait(); wait != 0 {
 			t.Errorf("after recovery and 9 of 20 it waits %v", wait)
 		}
@@ -81,7 +81,7 @@ func TestBreakerOpensEarly(t *testing.T) {
 	t.Parallel()
 	b := &breaker{now: func() time.Time { return testNow }}
 	for n := 1; n <= breakerLimit; n++ {
-		b.record(settle.SendUncertain, false)
+		b.record(transfer.SendUncertain, false)
 		if open := b.wait() > 0; open != (n == breakerLimit) {
 			t.Errorf("open %v after %d sends, all of them uncertain", open, n)
 		}
@@ -121,7 +121,7 @@ func TestOpenBreakerSendsNothing(t *testing.T) {
 			config.Now = func() time.Time { return testNow.Add(time.Duration(elapsed.Load())) }
 			client := newClient(t, config)
 			for range row.sends {
-				if got := client.Send(t.Context(), sendRequest()); got.Class == settle.SendNotSent {
+				if got := client.Send(t.Context(), sendRequest()); got.Class == transfer.SendNotSent {
 					t.Fatalf("not sent: %+v", got.Answer)
 				}
 			}
@@ -133,15 +133,15 @@ func TestOpenBreakerSendsNothing(t *testing.T) {
 			}
 			elapsed.Store(int64(12 * time.Second))
 			got := client.Send(t.Context(), sendRequest())
-			want := settle.SendResult{Class: settle.SendNotSent, Answer: settle.BankAnswer{RetryAfter: 18 * time.Second, Detail: "breaker open"}}
+			want := transfer.SendResult{Class: transfer.SendNotSent, Answer: transfer.BankAnswer{RetryAfter: 18 * time.Second, Detail: "breaker open"}}
 			if got != want {
 				t.Errorf("%+v, want %+v", got, want)
 			}
-			if got := client.Status(t.Context(), statusRequest()); got.Reading != settle.StatusNotFound {
+			if got := client.Status(t.Context(), statusRequest()); got.Reading != transfer.StatusNotFound {
 				t.Errorf("a question reads %v", got.Reading)
 			}
 			elapsed.Store(int64(30 * time.Second))
-			if got := client.Send(t.Context(), sendRequest()); got.Class == settle.SendNotSent {
+			if got := client.Send(t.Context(), sendRequest()); got.Class == transfer.SendNotSent {
 				t.Errorf("after its time: %v, %+v", got.Class, got.Answer)
 			}
 			if n := len(bank.stop()); n != row.sends+2 {
@@ -178,7 +178,7 @@ func TestClientIsSafeForConcurrentUse(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 5 {
-				if got := client.Send(t.Context(), sendRequest()); got.Class != settle.SendNotSent {
+				if got := client.Send(t.Context(), sendRequest()); got.Class != transfer.SendNotSent {
 					calls.Add(1)
 				}
 				client.Status(t.Context(), statusRequest())

@@ -11,7 +11,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // The tests of this file are named after faults that people met in public; see
@@ -89,7 +90,7 @@ func TestConflict409IsNotAFailure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bank := serve(t, false, answer)
-			if got := newClient(t, testConfig(bank.url)).Send(t.Context(), sendRequest()); got.Class != settle.SendUncertain {
+			if got := newClient(t, testConfig(bank.url)).Send(t.Context(), sendRequest()); got.Class != transfer.SendUncertain {
 				t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 			}
 			if n := len(bank.stop()); n != 1 {
@@ -109,10 +110,10 @@ func TestTimeoutIsNotAFailure(t *testing.T) {
 		config.SendTimeout, config.StatusTimeout = hangTimeout, hangTimeout
 		client := newClient(t, config)
 		got := client.Send(t.Context(), sendRequest())
-		if got.Class != settle.SendUncertain || got.Answer.Detail != detailTimeout {
+		if got.Class != transfer.SendUncertain || got.Answer.Detail != detailTimeout {
 			t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 		}
-		if got := client.Status(t.Context(), statusRequest()); got.Reading != settle.StatusUnknown {
+		if got := client.Status(t.Context(), statusRequest()); got.Reading != transfer.StatusUnknown {
 			t.Errorf("reading %v", got.Reading)
 		}
 		if n := len(bank.stop()); n != 2 {
@@ -135,7 +136,7 @@ func TestNoErrorMeansFailed(t *testing.T) {
 				request.EarlierMayHaveReached = earlier
 				got := client.readSend(request, exchange{status: status, header: header, body: body})
 				may := !earlier && bytes.Equal(body, listed) && (status == 400 || status == 402 || status == 403 || status == 422)
-				if (got.Class == settle.SendRejected) != may {
+				if (got.Class == transfer.SendRejected) != may {
 					t.Errorf("%d %s, earlier %v: %v", status, body, earlier, got.Class)
 				}
 			}
@@ -167,7 +168,7 @@ func TestOneExchangeOnly(t *testing.T) {
 		bank := serve(t, secure, dropSecond(201, goodTransfer, func() {}))
 		client := newClient(t, testConfig(bank.url))
 		first, second := client.Send(t.Context(), sendRequest()), client.Send(t.Context(), sendRequest())
-		if first.Class != settle.SendAccepted || second.Class != settle.SendUncertain {
+		if first.Class != transfer.SendAccepted || second.Class != transfer.SendUncertain {
 			t.Errorf("classes %v and %v, want accepted and uncertain", first.Class, second.Class)
 		}
 		seen := bank.stop()
@@ -187,7 +188,7 @@ func TestOneExchangeOnlyForQuestions(t *testing.T) {
 	bank := serve(t, false, dropSecond(200, list(), func() {}))
 	client := newClient(t, testConfig(bank.url))
 	first, second := client.Status(t.Context(), statusRequest()), client.Status(t.Context(), statusRequest())
-	if first.Reading != settle.StatusNotFound || second.Reading != settle.StatusUnknown {
+	if first.Reading != transfer.StatusNotFound || second.Reading != transfer.StatusUnknown {
 		t.Errorf("readings %v and %v, want not_found and unknown", first.Reading, second.Reading)
 	}
 	if n := len(bank.stop()); n != 2 {
@@ -261,7 +262,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 			return reply(200, "", goodTransfer)(c, n)
 		})
 		got := newClient(t, testConfig(bank.url)).Send(t.Context(), sendRequest())
-		if n := len(bank.stop()); got.Class != settle.SendUncertain || n != 1 {
+		if n := len(bank.stop()); got.Class != transfer.SendUncertain || n != 1 {
 			t.Errorf("%d: class %v after %d requests, want uncertain after 1", status, got.Class, n)
 		}
 	}
@@ -279,7 +280,7 @@ func TestAmountsAreNeverScaled(t *testing.T) {
 		{1999, "USD", `"amount_minor":1999,"currency":"USD"`},
 		{500, "JPY", `"amount_minor":500,"currency":"JPY"`},
 		{12345, "KWD", `"amount_minor":12345,"currency":"KWD"`},
-		{settle.MaxAmountCents, "EUR", `"amount_minor":999999999999999,"currency":"EUR"`},
+		{payout.MaxAmountCents, "EUR", `"amount_minor":999999999999999,"currency":"EUR"`},
 		{9007199254740993, "EUR", `"amount_minor":9007199254740993,"currency":"EUR"`},
 	} {
 		p := testPayout
@@ -291,10 +292,10 @@ func TestAmountsAreNeverScaled(t *testing.T) {
 		ours := testTransfer
 		ours.AmountCents, ours.Currency = row.amount, row.currency
 		echo := strings.Replace(goodTransfer, `"amount_minor":4731,"currency":"USD"`, row.want, 1)
-		if got := client.readSend(settle.SendRequest{Transfer: ours}, exchange{status: 201, body: []byte(echo)}); got.Class != settle.SendAccepted {
+		if got := client.readSend(transfer.SendRequest{Transfer: ours}, exchange{status: 201, body: []byte(echo)}); got.Class != transfer.SendAccepted {
 			t.Errorf("%s: class %v, answer %+v", row.want, got.Class, got.Answer)
 		}
-		if got := client.readSend(sendRequest(), exchange{status: 201, body: []byte(echo)}); got.Class != settle.SendManual {
+		if got := client.readSend(sendRequest(), exchange{status: 201, body: []byte(echo)}); got.Class != transfer.SendManual {
 			t.Errorf("%s for 4731 USD: class %v", row.want, got.Class)
 		}
 	}
@@ -307,7 +308,7 @@ func TestReturnedIsNotCompleted(t *testing.T) {
 		return reply(200, "", list(withStatus([]string{"ACSC", "RETURNED"}[n-1])))(c, n)
 	})
 	client := newClient(t, testConfig(bank.url))
-	for _, want := range []settle.StatusReading{settle.StatusConfirmed, settle.StatusReturned} {
+	for _, want := range []transfer.StatusReading{transfer.StatusConfirmed, transfer.StatusReturned} {
 		if got := client.Status(t.Context(), statusRequest()); got.Reading != want {
 			t.Errorf("reading %v, want %v", got.Reading, want)
 		}
@@ -323,7 +324,7 @@ func TestCompose(t *testing.T) {
 	odd.Reference = "<a&b>\u2028\"\\é"
 	for _, row := range []struct {
 		name   string
-		payout settle.Payout
+		payout payout.Payout
 		want   string
 	}{
 		{"whole", testPayout, testBody},
@@ -338,13 +339,13 @@ func TestCompose(t *testing.T) {
 		}
 	}
 
-	for name, change := range map[string]func(*settle.Payout, *uuid.UUID){
-		"no creditor":   func(p *settle.Payout, _ *uuid.UUID) { p.CreditorAccount = "" },
-		"no amount":     func(p *settle.Payout, _ *uuid.UUID) { p.AmountCents = 0 },
-		"negative":      func(p *settle.Payout, _ *uuid.UUID) { p.AmountCents = -1 },
-		"no currency":   func(p *settle.Payout, _ *uuid.UUID) { p.Currency = "" },
-		"no key":        func(_ *settle.Payout, key *uuid.UUID) { *key = uuid.Nil },
-		"invalid UTF-8": func(p *settle.Payout, _ *uuid.UUID) { p.Reference = "claim \xff" },
+	for name, change := range map[string]func(*payout.Payout, *uuid.UUID){
+		"no creditor":   func(p *payout.Payout, _ *uuid.UUID) { p.CreditorAccount = "" },
+		"no amount":     func(p *payout.Payout, _ *uuid.UUID) { p.AmountCents = 0 },
+		"negative":      func(p *payout.Payout, _ *uuid.UUID) { p.AmountCents = -1 },
+		"no currency":   func(p *payout.Payout, _ *uuid.UUID) { p.Currency = "" },
+		"no key":        func(_ *payout.Payout, key *uuid.UUID) { *key = uuid.Nil },
+		"invalid UTF-8": func(p *payout.Payout, _ *uuid.UUID) { p.Reference = "claim \xff" },
 	} {
 		p, key := testPayout, testTransfer.Key
 		change(&p, &key)

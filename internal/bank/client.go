@@ -17,7 +17,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Time limits of one exchange. The largest leaves a margin below the 60 s for
@@ -55,19 +56,19 @@ type Config struct {
 }
 
 // Policy is what the state machine has to know of the bank.
-func (c Config) Policy() settle.Policy {
-	return settle.Policy{
+func (c Config) Policy() transfer.Policy {
+	return transfer.Policy{
 		KeyLifetime: c.Profile.KeyLifetime, VisibilityLag: c.Profile.VisibilityLag,
 		SendTimeout:   cmp.Or(c.SendTimeout, DefaultSendTimeout),
 		StatusTimeout: cmp.Or(c.StatusTimeout, DefaultStatusTimeout),
 	}
 }
 
-// Client asks one bank for transfers. It implements [settle.Bank], and is safe
+// Client asks one bank for transfers. It implements [transfer.Bank], and is safe
 // for concurrent use; its breaker is its own. [New] makes one.
 type Client struct {
 	profile       Profile
-	readings      map[string]settle.StatusReading
+	readings      map[string]transfer.StatusReading
 	transfersURL  string
 	sendTimeout   time.Duration
 	statusTimeout time.Duration
@@ -79,7 +80,7 @@ type Client struct {
 	breaker   *breaker
 }
 
-var _ settle.Bank = (*Client)(nil)
+var _ transfer.Bank = (*Client)(nil)
 
 // New returns a client. The error names every fault of the configuration, a line
 // each; it does not quote the URL, which may hold a password, or the token.
@@ -194,14 +195,14 @@ func bearer(token Secret) func(http.Header) {
 	}
 }
 
-// Compose implements settle.Bank by [Compose].
-func (c *Client) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) { return Compose(p, key) }
+// Compose implements transfer.Bank by [Compose].
+func (c *Client) Compose(p payout.Payout, key uuid.UUID) ([]byte, error) { return Compose(p, key) }
 
 // Compose returns the request body for a payout, which no profile changes. The
 // creditor account and the currency have to be there, and the amount positive, as
 // they are in every payout that was decoded and wants a bank. The amount goes in as
 // it is: minor units are what both sides speak.
-func Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
+func Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
 	switch {
 	case key == uuid.Nil:
 		return nil, fmt.Errorf("compose transfer of %q: the key is empty", p.SettlementID)
@@ -229,7 +230,7 @@ func Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
 // open: the class is then not_sent, and RetryAfter how long that lasts. The
 // caller's cancellation does not end an exchange, only the send's own time limit
 // does: giving up on a request that is under way makes it uncertain.
-func (c *Client) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+func (c *Client) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	if wait := c.breaker.wait(); wait > 0 {
 		return notSent(detailBreakerOpen, wait)
 	}
@@ -250,16 +251,16 @@ func (c *Client) Send(ctx context.Context, r settle.SendRequest) settle.SendResu
 	req.Header.Set(c.profile.KeyHeader, c.keyHeader(r.Key))
 	e := c.exchange(req, sendBodyMatters)
 	result := c.readSend(r, e)
-	locked := e.tlsFailed || result.Class == settle.SendHeld &&
+	locked := e.tlsFailed || result.Class == transfer.SendHeld &&
 		(e.status == http.StatusUnauthorized || e.status == http.StatusForbidden)
 	c.breaker.record(result.Class, locked)
 	return result
 }
 
-func notSent(detail string, retryAfter time.Duration) settle.SendResult {
-	return settle.SendResult{
-		Class:  settle.SendNotSent,
-		Answer: settle.BankAnswer{Detail: detail, RetryAfter: retryAfter},
+func notSent(detail string, retryAfter time.Duration) transfer.SendResult {
+	return transfer.SendResult{
+		Class:  transfer.SendNotSent,
+		Answer: transfer.BankAnswer{Detail: detail, RetryAfter: retryAfter},
 	}
 }
 
@@ -272,16 +273,16 @@ func (c *Client) keyHeader(key uuid.UUID) string {
 
 // Status asks what became of the transfer, in one exchange, whether the breaker
 // is open or not.
-func (c *Client) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+func (c *Client) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	if r.Key == uuid.Nil {
-		return settle.StatusResult{Answer: settle.BankAnswer{Detail: "the instruction has no key"}}
+		return transfer.StatusResult{Answer: transfer.BankAnswer{Detail: "the instruction has no key"}}
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.statusTimeout)
 	defer cancel()
 	query := url.Values{c.profile.LookupParameter: {r.Key.String()}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.transfersURL+"?"+query.Encode(), http.NoBody)
 	if err != nil {
-		return settle.StatusResult{Answer: settle.BankAnswer{Detail: detailNoRequest}}
+		return transfer.StatusResult{Answer: transfer.BankAnswer{Detail: detailNoRequest}}
 	}
 	return c.readStatus(r, c.exchange(req, statusBodyMatters))
 }

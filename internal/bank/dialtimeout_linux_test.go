@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // TestDialTimeout is for Linux alone, where a listener's queue can be filled.
@@ -16,7 +16,7 @@ func TestDialTimeout(t *testing.T) {
 	config := testConfig("http://" + fullListener(t))
 	config.SendTimeout = hangTimeout
 	got := newClient(t, config).Send(t.Context(), sendRequest())
-	if got.Class != settle.SendNotSent || got.Answer.Detail != detailNoConn {
+	if got.Class != transfer.SendNotSent || got.Answer.Detail != detailNoConn {
 		t.Errorf("%v %+v, want not_sent: %s", got.Class, got.Answer, detailNoConn)
 	}
 }

@@ -1,5 +1,5 @@
 // Package bank asks a bank for credit transfers over HTTP and reads what it says
-// about them. [Client] implements [settle.Bank]; what differs between banks is a
+// about them. [Client] implements [transfer.Bank]; what differs between banks is a
 // [Profile].
 //
 // The package exists because the answer to "has the bank the transfer?" is

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
@@ -64,7 +64,7 @@ func FuzzReadSend(f *testing.F) {
 		e := exchange{status: status, header: header, body: body}
 		got := client.readSend(request, e)
 		switch got.Class {
-		case settle.SendAccepted:
+		case transfer.SendAccepted:
 			var echo echoed
 			if err := json.Unmarshal(body, &echo); err != nil || !echo.isOurs() || status < 200 || status > 299 {
 				t.Errorf("accepted: %d %q", status, body)
@@ -72,23 +72,23 @@ func FuzzReadSend(f *testing.F) {
 			if _, known := client.readings[echo.Status]; !known {
 				t.Errorf("accepted with the word %q", echo.Status)
 			}
-		case settle.SendRejected:
+		case transfer.SendRejected:
 			listed := strings.Contains(string(body), "code") || strings.Contains(string(body), "type")
 			if earlier || !listed || status != 400 && status != 402 && status != 403 && status != 422 {
 				t.Errorf("rejected: %d %q, earlier %v", status, body, earlier)
 			}
-		case settle.SendManual:
+		case transfer.SendManual:
 			if status < 200 || status > 299 || !strings.Contains(string(body), "amount_minor") && !strings.Contains(string(body), `\u`) {
 				t.Errorf("manual: %d %q", status, body)
 			}
-		case settle.SendNotSent:
+		case transfer.SendNotSent:
 			t.Errorf("an answer means that something was sent: %d", status)
-		case settle.SendUncertain, settle.SendHeld, settle.SendRetryLater:
+		case transfer.SendUncertain, transfer.SendHeld, transfer.SendRetryLater:
 		}
 		checkAnswer(t, got.Answer)
 
 		e.fault, e.body = detailBodyBroken, nil
-		if got := client.readSend(request, e); got.Class == settle.SendAccepted || got.Class == settle.SendRejected || got.Class == settle.SendManual {
+		if got := client.readSend(request, e); got.Class == transfer.SendAccepted || got.Class == transfer.SendRejected || got.Class == transfer.SendManual {
 			t.Errorf("%v by a body that broke off", got.Class)
 		}
 	})
@@ -116,31 +116,31 @@ func FuzzReadStatus(f *testing.F) {
 		err := json.Unmarshal(body, &answer)
 		one := err == nil && status == 200 && len(answer.Transfers) == 1 && answer.Transfers[0].isOurs()
 		switch got.Reading {
-		case settle.StatusPending, settle.StatusConfirmed, settle.StatusRejected, settle.StatusReturned, settle.StatusAttention:
+		case transfer.StatusPending, transfer.StatusConfirmed, transfer.StatusRejected, transfer.StatusReturned, transfer.StatusAttention:
 			if !one {
 				t.Errorf("%v: %d %q", got.Reading, status, body)
 			}
-		case settle.StatusNotFound:
+		case transfer.StatusNotFound:
 			if status != 404 && (status != 200 || err != nil || len(answer.Transfers) != 0) {
 				t.Errorf("not found: %d %q", status, body)
 			}
-		case settle.StatusManual:
+		case transfer.StatusManual:
 			if status != 200 {
 				t.Errorf("manual: %d %q", status, body)
 			}
-		case settle.StatusUnknown:
+		case transfer.StatusUnknown:
 		}
 		checkAnswer(t, got.Answer)
 
 		e.fault, e.body = detailBodyBroken, nil
-		if got := client.readStatus(statusRequest(), e); got.Reading != settle.StatusUnknown {
+		if got := client.readStatus(statusRequest(), e); got.Reading != transfer.StatusUnknown {
 			t.Errorf("%v by a body that broke off", got.Reading)
 		}
 	})
 }
 
 // checkAnswer checks that what is kept is bounded and can be stored.
-func checkAnswer(t *testing.T, a settle.BankAnswer) {
+func checkAnswer(t *testing.T, a transfer.BankAnswer) {
 	t.Helper()
 	checkDetail(t, a.Detail)
 	if a.RetryAfter < 0 || a.RetryAfter > maxRetryAfter {

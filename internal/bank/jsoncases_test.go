@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
@@ -38,7 +38,7 @@ func verdictOf(err error) jsoncases.Verdict {
 func problemVerdict(client *Client) func([]byte) jsoncases.Verdict {
 	return func(body []byte) jsoncases.Verdict {
 		e := exchange{status: 422, header: http.Header{"Content-Type": {"application/problem+json"}}, body: body}
-		if client.readSend(sendRequest(), e).Class == settle.SendRejected {
+		if client.readSend(sendRequest(), e).Class == transfer.SendRejected {
 			return jsoncases.Taken
 		}
 		return jsoncases.IllFormed
@@ -67,19 +67,19 @@ func TestJSONSuite(t *testing.T) {
 		r.MaxBytes = MaxProfileBytes
 		return r
 	}
-	transfer, minimal := strings.TrimSuffix(goodTransfer, "}"), strings.TrimSuffix(minimalProfile, "}")
+	tr, minimal := strings.TrimSuffix(goodTransfer, "}"), strings.TrimSuffix(minimalProfile, "}")
 	beforeAmount, afterAmount, _ := strings.Cut(goodTransfer, "4731")
 	problem := problemVerdict(newClient(t, testConfig("https://bank.example")))
 	jsoncases.Run(
 		t,
-		place("transfer, unknown member", transfer+`,"new":`, `}`, jsoncases.Taken, transferVerdict),
+		place("transfer, unknown member", tr+`,"new":`, `}`, jsoncases.Taken, transferVerdict),
 		place("transfer, unknown member first", `{"new":`, `,`+strings.TrimPrefix(goodTransfer, "{"), jsoncases.Taken, transferVerdict),
-		place("transfer, reason", transfer+`,"reason":`, `}`, 0, transferVerdict),
+		place("transfer, reason", tr+`,"reason":`, `}`, 0, transferVerdict),
 		place("transfer, amount", beforeAmount, afterAmount, 0, transferVerdict),
 		place("list, unknown member", `{"transfers":[],"new":`, `}`, jsoncases.Taken, listVerdict),
 		place("list, transfers", `{"transfers":`, `}`, 0, listVerdict),
 		place("list, in one of two transfers", `{"transfers":[`+goodTransfer+`,{"new":`, `}]}`, jsoncases.Taken, listVerdict),
-		place("list, in the transfer", `{"transfers":[`+transfer+`,"new":`, `}]}`, jsoncases.Taken, listVerdict),
+		place("list, in the transfer", `{"transfers":[`+tr+`,"new":`, `}]}`, jsoncases.Taken, listVerdict),
 		place("problem, unknown member", `{"code":"insufficient_funds","new":`, `}`, jsoncases.Taken, problem),
 		place("problem, detail first", `{"detail":`, `,"type":"insufficient_funds"}`, jsoncases.Taken, problem),
 		profile("unknown member", minimal+`,"new":`, `}`, jsoncases.OtherFault),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // TestNotSent is the first row of the table of sends: nothing was written. Each
@@ -94,7 +94,7 @@ func TestNotSent(t *testing.T) {
 			t.Parallel()
 			client, processed := row.prepare(t)
 			got := client.Send(t.Context(), sendRequest())
-			if got.Class != settle.SendNotSent || got.Answer.Detail != row.detail {
+			if got.Class != transfer.SendNotSent || got.Answer.Detail != row.detail {
 				t.Errorf("class %v, detail %q; want not_sent, %q", got.Class, got.Answer.Detail, row.detail)
 			}
 			checkDetail(t, got.Answer.Detail)
@@ -102,7 +102,7 @@ func TestNotSent(t *testing.T) {
 				t.Errorf("breaker open: %v, want %v", open, row.breaks)
 			}
 			status := client.Status(t.Context(), statusRequest())
-			if status.Reading != settle.StatusUnknown {
+			if status.Reading != transfer.StatusUnknown {
 				t.Errorf("status %v", status.Reading)
 			}
 			checkDetail(t, status.Answer.Detail)
@@ -129,7 +129,7 @@ func TestClientCertificateRefusedIsUncertain(t *testing.T) {
 	bank.start(t, reply(201, "", goodTransfer))
 	client := newClient(t, testConfig(bank.url))
 	got := client.Send(t.Context(), sendRequest())
-	if got.Class != settle.SendUncertain || client.breaker.wait() == 0 {
+	if got.Class != transfer.SendUncertain || client.breaker.wait() == 0 {
 		t.Errorf("class %v, breaker waits %v, answer %+v", got.Class, client.breaker.wait(), got.Answer)
 	}
 	if n := len(bank.stop()); n != 0 {
@@ -145,12 +145,12 @@ func TestIncompleteInstructionIsNotSent(t *testing.T) {
 	client := newClient(t, testConfig(bank.url))
 	noBody, noKey := sendRequest(), sendRequest()
 	noBody.Body, noKey.Key = nil, uuid.Nil
-	for _, request := range []settle.SendRequest{noBody, noKey} {
-		if got := client.Send(t.Context(), request); got.Class != settle.SendNotSent {
+	for _, request := range []transfer.SendRequest{noBody, noKey} {
+		if got := client.Send(t.Context(), request); got.Class != transfer.SendNotSent {
 			t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 		}
 	}
-	if got := client.Status(t.Context(), settle.StatusRequest{}); got.Reading != settle.StatusUnknown {
+	if got := client.Status(t.Context(), transfer.StatusRequest{}); got.Reading != transfer.StatusUnknown {
 		t.Errorf("reading %v", got.Reading)
 	}
 	if n := len(bank.stop()); n != 0 {
@@ -167,7 +167,7 @@ func TestProxyFromEnvironmentIsNotUsed(t *testing.T) {
 	config := testConfig("https://bank.invalid")
 	config.SendTimeout = 5 * time.Second
 	client := newClient(t, config)
-	if got := client.Send(t.Context(), sendRequest()); got.Class != settle.SendNotSent {
+	if got := client.Send(t.Context(), sendRequest()); got.Class != transfer.SendNotSent {
 		t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 	}
 	if client.transport.Proxy != nil {
@@ -189,7 +189,7 @@ func TestHTTP2IsNotSpoken(t *testing.T) {
 	}))
 	config := testConfig(server.URL)
 	config.TLS.NextProtos = []string{"h2"}
-	if got := newClient(t, config).Send(t.Context(), sendRequest()); got.Class != settle.SendAccepted {
+	if got := newClient(t, config).Send(t.Context(), sendRequest()); got.Class != transfer.SendAccepted {
 		t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 	}
 	if p := <-protocol; p != "HTTP/1.1" {

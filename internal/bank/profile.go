@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Profile is everything that differs between banks which speak the generic
@@ -204,23 +204,23 @@ func (p Profile) ambiguousWords() []error {
 // statusGroupOf is one list of status words with its meaning.
 type statusGroupOf struct {
 	name    string
-	reading settle.StatusReading
+	reading transfer.StatusReading
 	words   []string
 }
 
 func (s Statuses) groups() []statusGroupOf {
 	return []statusGroupOf{
-		{"pending", settle.StatusPending, s.Pending},
-		{"confirmed", settle.StatusConfirmed, s.Confirmed},
-		{"rejected", settle.StatusRejected, s.Rejected},
-		{"returned", settle.StatusReturned, s.Returned},
-		{"manual", settle.StatusAttention, s.Manual},
+		{"pending", transfer.StatusPending, s.Pending},
+		{"confirmed", transfer.StatusConfirmed, s.Confirmed},
+		{"rejected", transfer.StatusRejected, s.Rejected},
+		{"returned", transfer.StatusReturned, s.Returned},
+		{"manual", transfer.StatusAttention, s.Manual},
 	}
 }
 
 // readings returns what every known word means.
-func (s Statuses) readings() map[string]settle.StatusReading {
-	readings := make(map[string]settle.StatusReading)
+func (s Statuses) readings() map[string]transfer.StatusReading {
+	readings := make(map[string]transfer.StatusReading)
 	for _, group := range s.groups() {
 		for _, word := range group.words {
 			readings[word] = group.reading

@@ -15,7 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // maxRetryAfter is the longest wait that a bank is believed to mean.
@@ -38,11 +38,11 @@ func statusBodyMatters(status int) bool {
 func success(status int) bool { return status >= 200 && status <= 299 }
 
 // readSend classifies a send. See the package's comment for the table.
-func (c *Client) readSend(r settle.SendRequest, e exchange) settle.SendResult {
-	result := settle.SendResult{Answer: c.answer(e)}
+func (c *Client) readSend(r transfer.SendRequest, e exchange) transfer.SendResult {
+	result := transfer.SendResult{Answer: c.answer(e)}
 	switch status := e.status; {
 	case e.nothingWritten:
-		result.Class = settle.SendNotSent
+		result.Class = transfer.SendNotSent
 	case status == 0:
 		// Uncertain; the fault is the detail.
 	case success(status):
@@ -53,16 +53,16 @@ func (c *Client) readSend(r settle.SendRequest, e exchange) settle.SendResult {
 		status == http.StatusRequestEntityTooLarge,
 		status == http.StatusRequestURITooLong,
 		status == http.StatusRequestHeaderFieldsTooLarge:
-		result.Class = settle.SendHeld
+		result.Class = transfer.SendHeld
 	case status == http.StatusTooEarly, status == http.StatusTooManyRequests:
-		result.Class = settle.SendRetryLater
+		result.Class = transfer.SendRetryLater
 	}
 	return result
 }
 
 // readTransferAnswer reads a 2xx. It leaves the class uncertain where the body
 // does not prove more.
-func (c *Client) readTransferAnswer(ours settle.Transfer, e exchange, result *settle.SendResult) {
+func (c *Client) readTransferAnswer(ours transfer.Transfer, e exchange, result *transfer.SendResult) {
 	if e.fault != "" {
 		return
 	}
@@ -79,18 +79,18 @@ func (c *Client) readTransferAnswer(ours settle.Transfer, e exchange, result *se
 	reading, known := c.readings[theirs.status]
 	switch difference := theirs.differsFrom(ours); {
 	case difference != "":
-		result.Class, result.Answer.Detail = settle.SendManual, difference
+		result.Class, result.Answer.Detail = transfer.SendManual, difference
 	case !known:
 		result.Answer.Detail = detailUnknownWord
-	case reading == settle.StatusPending, reading == settle.StatusConfirmed:
-		result.Class, result.Answer.Detail = settle.SendAccepted, ""
+	case reading == transfer.StatusPending, reading == transfer.StatusConfirmed:
+		result.Class, result.Answer.Detail = transfer.SendAccepted, ""
 	default:
-		result.Class, result.Answer.Detail = settle.SendAccepted, detailFinalWord
+		result.Class, result.Answer.Detail = transfer.SendAccepted, detailFinalWord
 	}
 }
 
 // readRefusal reads a 400, 402, 403 or 422.
-func (c *Client) readRefusal(r settle.SendRequest, e exchange, result *settle.SendResult) {
+func (c *Client) readRefusal(r transfer.SendRequest, e exchange, result *transfer.SendResult) {
 	p, ok := c.readProblem(e)
 	listed := ok && p.anyOf(c.profile.Reject...)
 	switch {
@@ -98,9 +98,9 @@ func (c *Client) readRefusal(r settle.SendRequest, e exchange, result *settle.Se
 		// The refusal is of this copy: the bank may refuse it because it has the first.
 		result.Answer.Detail = "a listed refusal, after an earlier send that may have reached the bank"
 	case listed:
-		result.Class, result.Answer.Detail = settle.SendRejected, ""
+		result.Class, result.Answer.Detail = transfer.SendRejected, ""
 	case e.status == http.StatusForbidden:
-		result.Class = settle.SendHeld
+		result.Class = transfer.SendHeld
 	case ok:
 		result.Answer.Detail = "a problem that is not on the profile's reject list"
 	case e.fault == "":
@@ -110,8 +110,8 @@ func (c *Client) readRefusal(r settle.SendRequest, e exchange, result *settle.Se
 
 // readStatus reads the answer to a status question. See the package's comment for
 // the table.
-func (c *Client) readStatus(r settle.StatusRequest, e exchange) settle.StatusResult {
-	result := settle.StatusResult{Answer: c.answer(e)}
+func (c *Client) readStatus(r transfer.StatusRequest, e exchange) transfer.StatusResult {
+	result := transfer.StatusResult{Answer: c.answer(e)}
 	if e.fault != "" {
 		return result
 	}
@@ -121,7 +121,7 @@ func (c *Client) readStatus(r settle.StatusRequest, e exchange) settle.StatusRes
 	case http.StatusNotFound:
 		code := c.profile.NotFound.ProblemCode
 		if p, ok := c.readProblem(e); ok && code != "" && p.anyOf(code) {
-			result.Reading, result.Answer.Detail = settle.StatusNotFound, ""
+			result.Reading, result.Answer.Detail = transfer.StatusNotFound, ""
 		}
 	}
 	return result
@@ -129,17 +129,17 @@ func (c *Client) readStatus(r settle.StatusRequest, e exchange) settle.StatusRes
 
 // readTransferList reads the body of a 200. It leaves the reading unknown where
 // the body does not prove more.
-func (c *Client) readTransferList(ours settle.Transfer, body []byte, result *settle.StatusResult) {
+func (c *Client) readTransferList(ours transfer.Transfer, body []byte, result *transfer.StatusResult) {
 	list, err := readTransfers(body)
 	switch {
 	case err != nil:
 		result.Answer.Detail = err.Error()
 	case len(list) == 0 && c.profile.NotFound.EmptyList:
-		result.Reading, result.Answer.Detail = settle.StatusNotFound, ""
+		result.Reading, result.Answer.Detail = transfer.StatusNotFound, ""
 	case len(list) == 0:
 		result.Answer.Detail = "an empty list, which proves nothing at this bank"
 	case len(list) > 1:
-		result.Reading, result.Answer.Detail = settle.StatusManual, "more than one transfer"
+		result.Reading, result.Answer.Detail = transfer.StatusManual, "more than one transfer"
 	case list[0].key != ours.Key.String():
 		result.Answer.Detail = errOtherKey.Error()
 	default:
@@ -149,24 +149,24 @@ func (c *Client) readTransferList(ours settle.Transfer, body []byte, result *set
 }
 
 // meaning says what the one transfer under our key tells, and what is unusual.
-func (c *Client) meaning(theirs transfer, ours settle.Transfer) (settle.StatusReading, string) {
+func (c *Client) meaning(theirs bankTransfer, ours transfer.Transfer) (transfer.StatusReading, string) {
 	if difference := theirs.differsFrom(ours); difference != "" {
-		return settle.StatusManual, difference
+		return transfer.StatusManual, difference
 	}
 	reading, known := c.readings[theirs.status]
 	switch {
 	case !known:
-		return settle.StatusPending, detailUnknownWord
-	case reading == settle.StatusRejected && slices.Contains(c.profile.Statuses.ManualReasons, theirs.reason):
-		return settle.StatusAttention, "rejected for a reason that hints at another transfer"
+		return transfer.StatusPending, detailUnknownWord
+	case reading == transfer.StatusRejected && slices.Contains(c.profile.Statuses.ManualReasons, theirs.reason):
+		return transfer.StatusAttention, "rejected for a reason that hints at another transfer"
 	}
 	return reading, ""
 }
 
 // answer returns what is kept of any answer. The detail is replaced where more
 // can be said.
-func (c *Client) answer(e exchange) settle.BankAnswer {
-	a := settle.BankAnswer{HTTPStatus: e.status, RetryAfter: retryAfter(e.header, c.now()), Detail: e.fault}
+func (c *Client) answer(e exchange) transfer.BankAnswer {
+	a := transfer.BankAnswer{HTTPStatus: e.status, RetryAfter: retryAfter(e.header, c.now()), Detail: e.fault}
 	if a.Detail == "" {
 		a.Detail = fmt.Sprintf("HTTP status %d", e.status)
 	}
@@ -210,9 +210,9 @@ const (
 	detailFinalWord = "the bank has the transfer, with a word that the status API has to say again"
 )
 
-// transfer is a transfer as the bank tells it. Only readTransfer makes one, and
+// bankTransfer is a transfer as the bank tells it. Only readTransfer makes one, and
 // all members but the reason are then there.
-type transfer struct {
+type bankTransfer struct {
 	id       string
 	key      string
 	amount   string // an integer in plain digits
@@ -224,7 +224,7 @@ type transfer struct {
 
 // readTransfer reads one transfer. Members that it does not know are let pass,
 // since banks add some.
-func readTransfer(body []byte) (transfer, error) {
+func readTransfer(body []byte) (bankTransfer, error) {
 	var raw struct {
 		ID              jsontext.Value `json:"id"`
 		ClientReference jsontext.Value `json:"client_reference"`
@@ -236,9 +236,9 @@ func readTransfer(body []byte) (transfer, error) {
 	}
 	// Refuses duplicate members, invalid UTF-8 and anything after the value.
 	if err := json.Unmarshal(body, &raw); err != nil {
-		return transfer{}, errNotWhole
+		return bankTransfer{}, errNotWhole
 	}
-	var t transfer
+	var t bankTransfer
 	whole := readID(raw.ID, &t.id) &&
 		readText(raw.ClientReference, &t.key) &&
 		readDigits(raw.AmountMinor, &t.amount) &&
@@ -247,13 +247,13 @@ func readTransfer(body []byte) (transfer, error) {
 		readText(raw.Status, &t.status) &&
 		(raw.Reason == nil || raw.Reason.Kind() == jsontext.KindNull || readText(raw.Reason, &t.reason))
 	if !whole {
-		return transfer{}, errNoTransfer
+		return bankTransfer{}, errNoTransfer
 	}
 	return t, nil
 }
 
 // readTransfers reads the answer to a look-up.
-func readTransfers(body []byte) ([]transfer, error) {
+func readTransfers(body []byte) ([]bankTransfer, error) {
 	var raw struct {
 		Transfers jsontext.Value `json:"transfers"`
 	}
@@ -267,7 +267,7 @@ func readTransfers(body []byte) ([]transfer, error) {
 	if err != nil {
 		return nil, errNoList
 	}
-	list := make([]transfer, len(values))
+	list := make([]bankTransfer, len(values))
 	if len(values) > 1 {
 		return list, nil // more than one says it all, whatever is in them
 	}
@@ -321,7 +321,7 @@ func readDigits(raw jsontext.Value, digits *string) bool {
 
 // differsFrom names the members in which the bank's transfer is not ours, or
 // returns "".
-func (t transfer) differsFrom(ours settle.Transfer) string {
+func (t bankTransfer) differsFrom(ours transfer.Transfer) string {
 	var members []string
 	if t.amount != strconv.FormatInt(ours.AmountCents, 10) {
 		members = append(members, "amount")
@@ -340,7 +340,7 @@ func (t transfer) differsFrom(ours settle.Transfer) string {
 
 // keepIn keeps what is ours to keep. A status that has not the shape of a word is
 // left out: it could be anything.
-func (t transfer) keepIn(a *settle.BankAnswer) {
+func (t bankTransfer) keepIn(a *transfer.BankAnswer) {
 	a.TransferID = t.id
 	if shapeWord.MatchString(t.status) {
 		a.Status = t.status

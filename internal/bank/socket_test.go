@@ -20,7 +20,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const testToken = "tok-5ca1ab1e"
@@ -28,11 +29,11 @@ const testToken = "tok-5ca1ab1e"
 var (
 	testNow = time.Date(2026, time.November, 29, 12, 0, 0, 0, time.UTC)
 
-	testPayout = settle.Payout{
+	testPayout = payout.Payout{
 		SettlementID: "stl-8472", AccountID: "reserve-claims", AmountCents: 4731, Currency: "USD",
 		CreditorAccount: "cp-19", Reference: "claim 19-4431",
 	}
-	testTransfer = settle.Transfer{
+	testTransfer = transfer.Transfer{
 		Key:         uuid.MustParse("bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6"),
 		AmountCents: 4731, Currency: "USD", CreditorAccount: "cp-19",
 	}
@@ -46,11 +47,11 @@ const (
 		`"currency":"USD","creditor_account":"cp-19","status":"ACCP"}`
 )
 
-func sendRequest() settle.SendRequest {
-	return settle.SendRequest{Transfer: testTransfer, Body: []byte(testBody)}
+func sendRequest() transfer.SendRequest {
+	return transfer.SendRequest{Transfer: testTransfer, Body: []byte(testBody)}
 }
 
-func statusRequest() settle.StatusRequest { return settle.StatusRequest{Transfer: testTransfer} }
+func statusRequest() transfer.StatusRequest { return transfer.StatusRequest{Transfer: testTransfer} }
 
 // list is the answer to a look-up.
 func list(transfers ...string) string { return `{"transfers":[` + strings.Join(transfers, ",") + `]}` }

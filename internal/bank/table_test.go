@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Where a row hangs, the client's time limit is this short. It has to be long
@@ -34,8 +34,8 @@ func lengthOf(body string, more int) string {
 }
 
 // answered is the answer to a send that is kept when goodTransfer came.
-func answered(status int, word string) settle.BankAnswer {
-	return settle.BankAnswer{HTTPStatus: status, TransferID: "tr-1", Status: word}
+func answered(status int, word string) transfer.BankAnswer {
+	return transfer.BankAnswer{HTTPStatus: status, TransferID: "tr-1", Status: word}
 }
 
 // sendRow is one row of the table of sends, after the request was written.
@@ -44,12 +44,12 @@ type sendRow struct {
 	answer  script
 	earlier bool
 	hangs   bool
-	want    settle.SendClass
+	want    transfer.SendClass
 	// kept is compared where it is not nil.
-	kept *settle.BankAnswer
+	kept *transfer.BankAnswer
 }
 
-func kept(a settle.BankAnswer) *settle.BankAnswer { return &a }
+func kept(a transfer.BankAnswer) *transfer.BankAnswer { return &a }
 
 func sendRows() []sendRow {
 	half := goodTransfer[:len(goodTransfer)/2]
@@ -70,30 +70,30 @@ func sendRows() []sendRow {
 
 		// Accepted.
 		{
-			name: "201", answer: reply(201, "Content-Type: application/json\r\n", goodTransfer), want: settle.SendAccepted,
+			name: "201", answer: reply(201, "Content-Type: application/json\r\n", goodTransfer), want: transfer.SendAccepted,
 			kept: kept(answered(201, "ACCP")),
 		},
 		{
-			name: "200 replayed", answer: reply(200, "Idempotent-Replayed: true\r\n", withStatus("ACSC")), want: settle.SendAccepted,
+			name: "200 replayed", answer: reply(200, "Idempotent-Replayed: true\r\n", withStatus("ACSC")), want: transfer.SendAccepted,
 			kept: kept(answered(200, "ACSC")),
 		},
-		{name: "after an earlier send", answer: reply(200, "", goodTransfer), earlier: true, want: settle.SendAccepted},
-		{name: "1xx then 201", answer: then("HTTP/1.1 103 Early Hints\r\n\r\n", reply(201, "", goodTransfer)), want: settle.SendAccepted},
-		{name: "more members", answer: reply(201, "", with(`"status"`, `"new":{"x":[1]},"status"`)), want: settle.SendAccepted},
-		{name: "white space around", answer: reply(201, "", "\r\n "+goodTransfer+" \n"), want: settle.SendAccepted},
-		{name: "content type is not trusted", answer: reply(201, "Content-Type: text/html\r\n", goodTransfer), want: settle.SendAccepted},
-		{name: "chunked", answer: say(chunked(half, goodTransfer[len(half):]) + "0\r\n\r\n"), want: settle.SendAccepted},
-		{name: "a word that is final", answer: reply(201, "", withStatus("RJCT")), want: settle.SendAccepted},
+		{name: "after an earlier send", answer: reply(200, "", goodTransfer), earlier: true, want: transfer.SendAccepted},
+		{name: "1xx then 201", answer: then("HTTP/1.1 103 Early Hints\r\n\r\n", reply(201, "", goodTransfer)), want: transfer.SendAccepted},
+		{name: "more members", answer: reply(201, "", with(`"status"`, `"new":{"x":[1]},"status"`)), want: transfer.SendAccepted},
+		{name: "white space around", answer: reply(201, "", "\r\n "+goodTransfer+" \n"), want: transfer.SendAccepted},
+		{name: "content type is not trusted", answer: reply(201, "Content-Type: text/html\r\n", goodTransfer), want: transfer.SendAccepted},
+		{name: "chunked", answer: say(chunked(half, goodTransfer[len(half):]) + "0\r\n\r\n"), want: transfer.SendAccepted},
+		{name: "a word that is final", answer: reply(201, "", withStatus("RJCT")), want: transfer.SendAccepted},
 
 		// Echoed otherwise.
-		{name: "other amount", answer: reply(201, "", with("4731", "4732")), want: settle.SendManual},
-		{name: "amount too large for an int64", answer: reply(201, "", with("4731", "47310000000000000000000")), want: settle.SendManual},
-		{name: "other currency", answer: reply(201, "", with("USD", "EUR")), want: settle.SendManual},
+		{name: "other amount", answer: reply(201, "", with("4731", "4732")), want: transfer.SendManual},
+		{name: "amount too large for an int64", answer: reply(201, "", with("4731", "47310000000000000000000")), want: transfer.SendManual},
+		{name: "other currency", answer: reply(201, "", with("USD", "EUR")), want: transfer.SendManual},
 		{
-			name: "other creditor", answer: reply(201, "", with("cp-19", "cp-20")), want: settle.SendManual,
-			kept: kept(settle.BankAnswer{HTTPStatus: 201, TransferID: "tr-1", Status: "ACCP", Detail: "the bank's transfer differs from ours in creditor"}),
+			name: "other creditor", answer: reply(201, "", with("cp-19", "cp-20")), want: transfer.SendManual,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 201, TransferID: "tr-1", Status: "ACCP", Detail: "the bank's transfer differs from ours in creditor"}),
 		},
-		{name: "other amount and unknown word", answer: reply(201, "", strings.Replace(withStatus("WHAT"), "4731", "1", 1)), want: settle.SendManual},
+		{name: "other amount and unknown word", answer: reply(201, "", strings.Replace(withStatus("WHAT"), "4731", "1", 1)), want: transfer.SendManual},
 
 		// 2xx otherwise.
 		{name: "truncated, Content-Length", answer: then(lengthOf(half, len(goodTransfer)-len(half)), cut)},
@@ -125,7 +125,7 @@ func sendRows() []sendRow {
 		{name: "id a number", answer: reply(201, "", with(`"tr-1"`, `1`))},
 		{name: "other case", answer: reply(201, "", with(`"status"`, `"Status"`))},
 		{name: "other key", answer: reply(201, "", with("bcb7c10c", "00000000"))},
-		{name: "other key, amount too", answer: reply(201, "", strings.Replace(with("bcb7c10c", "00000000"), "4731", "1", 1)), kept: kept(settle.BankAnswer{HTTPStatus: 201, Detail: errOtherKey.Error()})},
+		{name: "other key, amount too", answer: reply(201, "", strings.Replace(with("bcb7c10c", "00000000"), "4731", "1", 1)), kept: kept(transfer.BankAnswer{HTTPStatus: 201, Detail: errOtherKey.Error()})},
 		{name: "no key", answer: reply(201, "", with(`"client_reference":"bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6",`, ""))},
 		{name: "amount with a point", answer: reply(201, "", with("4731", "4731.0"))},
 		{name: "amount scaled", answer: reply(201, "", with("4731", "47.31"))},
@@ -137,7 +137,7 @@ func sendRows() []sendRow {
 		// Refusals.
 		{
 			name: "listed, after an earlier send", answer: refuse(422, "insufficient_funds"), earlier: true,
-			kept: kept(settle.BankAnswer{HTTPStatus: 422, Detail: "a listed refusal, after an earlier send that may have reached the bank"}),
+			kept: kept(transfer.BankAnswer{HTTPStatus: 422, Detail: "a listed refusal, after an earlier send that may have reached the bank"}),
 		},
 		{name: "listed 403, after an earlier send", answer: refuse(403, "creditor_account_closed"), earlier: true},
 		{name: "not listed", answer: refuse(422, "idempotency_key_reused")},
@@ -153,38 +153,38 @@ func sendRows() []sendRow {
 		{name: "listed, but null", answer: reply(400, problemType, `null`)},
 		{name: "400 empty", answer: reply(400, "", "")},
 		{name: "402 HTML", answer: reply(402, "Content-Type: text/html\r\n", "<html>")},
-		{name: "type listed", answer: reply(422, problemType, `{"type":"insufficient_funds","title":"x"}`), want: settle.SendRejected},
-		{name: "with a charset", answer: reply(422, "Content-Type: Application/Problem+JSON; charset=utf-8\r\n", `{"code":"insufficient_funds"}`), want: settle.SendRejected},
+		{name: "type listed", answer: reply(422, problemType, `{"type":"insufficient_funds","title":"x"}`), want: transfer.SendRejected},
+		{name: "with a charset", answer: reply(422, "Content-Type: Application/Problem+JSON; charset=utf-8\r\n", `{"code":"insufficient_funds"}`), want: transfer.SendRejected},
 
 		// Held.
-		{name: "401", answer: reply(401, "", ""), want: settle.SendHeld, kept: kept(settle.BankAnswer{HTTPStatus: 401, Detail: "HTTP status 401"})},
-		{name: "401 with a listed code", answer: refuse(401, "insufficient_funds"), want: settle.SendHeld},
-		{name: "403", answer: reply(403, "", "forbidden"), want: settle.SendHeld},
-		{name: "403 with another code", answer: refuse(403, "forbidden"), want: settle.SendHeld},
-		{name: "403, after an earlier send", answer: refuse(403, "forbidden"), earlier: true, want: settle.SendHeld},
+		{name: "401", answer: reply(401, "", ""), want: transfer.SendHeld, kept: kept(transfer.BankAnswer{HTTPStatus: 401, Detail: "HTTP status 401"})},
+		{name: "401 with a listed code", answer: refuse(401, "insufficient_funds"), want: transfer.SendHeld},
+		{name: "403", answer: reply(403, "", "forbidden"), want: transfer.SendHeld},
+		{name: "403 with another code", answer: refuse(403, "forbidden"), want: transfer.SendHeld},
+		{name: "403, after an earlier send", answer: refuse(403, "forbidden"), earlier: true, want: transfer.SendHeld},
 
 		// Later.
 		{
-			name: "429", answer: reply(429, "Retry-After: 7\r\n", ""), want: settle.SendRetryLater,
-			kept: kept(settle.BankAnswer{HTTPStatus: 429, RetryAfter: 7 * time.Second, Detail: "HTTP status 429"}),
+			name: "429", answer: reply(429, "Retry-After: 7\r\n", ""), want: transfer.SendRetryLater,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 429, RetryAfter: 7 * time.Second, Detail: "HTTP status 429"}),
 		},
 		{
-			name: "425", answer: reply(425, "Retry-After: Sun, 29 Nov 2026 12:01:30 GMT\r\n", ""), want: settle.SendRetryLater,
-			kept: kept(settle.BankAnswer{HTTPStatus: 425, RetryAfter: 90 * time.Second, Detail: "HTTP status 425"}),
+			name: "425", answer: reply(425, "Retry-After: Sun, 29 Nov 2026 12:01:30 GMT\r\n", ""), want: transfer.SendRetryLater,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 425, RetryAfter: 90 * time.Second, Detail: "HTTP status 425"}),
 		},
-		{name: "429 with an endless body", answer: then("HTTP/1.1 429 Too Many Requests\r\n\r\nx", hang), want: settle.SendRetryLater},
+		{name: "429 with an endless body", answer: then("HTTP/1.1 429 Too Many Requests\r\n\r\nx", hang), want: transfer.SendRetryLater},
 		{
 			name: "503", answer: reply(503, "Retry-After: 120\r\n", ""),
-			kept: kept(settle.BankAnswer{HTTPStatus: 503, RetryAfter: 2 * time.Minute, Detail: "HTTP status 503"}),
+			kept: kept(transfer.BankAnswer{HTTPStatus: 503, RetryAfter: 2 * time.Minute, Detail: "HTTP status 503"}),
 		},
 		{name: "500 with a listed code", answer: refuse(500, "insufficient_funds")},
 		{name: "500 with a transfer", answer: reply(500, "", goodTransfer)},
 	}
 	for _, status := range []int{400, 402, 403, 422} {
-		rows = append(rows, sendRow{name: fmt.Sprintf("%d listed", status), answer: refuse(status, "insufficient_funds"), want: settle.SendRejected})
+		rows = append(rows, sendRow{name: fmt.Sprintf("%d listed", status), answer: refuse(status, "insufficient_funds"), want: transfer.SendRejected})
 	}
 	for _, status := range []int{413, 414, 431} {
-		rows = append(rows, sendRow{name: fmt.Sprint(status), answer: reply(status, "", ""), want: settle.SendHeld})
+		rows = append(rows, sendRow{name: fmt.Sprint(status), answer: reply(status, "", ""), want: transfer.SendHeld})
 	}
 	for _, status := range []int{404, 405, 406, 407, 408, 409, 410, 411, 412, 415, 416, 418, 421, 423, 424, 426, 428, 451, 499} {
 		rows = append(rows, sendRow{name: fmt.Sprint(status), answer: refuse(status, "insufficient_funds")})
@@ -237,8 +237,8 @@ type statusRow struct {
 	name   string
 	answer script
 	hangs  bool
-	want   settle.StatusReading
-	kept   *settle.BankAnswer
+	want   transfer.StatusReading
+	kept   *transfer.BankAnswer
 }
 
 func statusRows() []statusRow {
@@ -248,38 +248,38 @@ func statusRows() []statusRow {
 		return list(with(`"ACCP"`, `"`+word+`","reason":`+reason))
 	}
 	rows := []statusRow{
-		{name: "rejected as duplicate", answer: ok(withReason("RJCT", `"DUPL"`)), want: settle.StatusAttention},
-		{name: "rejected as duplicate, other code", answer: ok(withReason("RJCT", `"AM05"`)), want: settle.StatusAttention},
-		{name: "rejected for another reason", answer: ok(withReason("RJCT", `"AC04"`)), want: settle.StatusRejected},
-		{name: "reason null", answer: ok(withReason("RJCT", `null`)), want: settle.StatusRejected},
+		{name: "rejected as duplicate", answer: ok(withReason("RJCT", `"DUPL"`)), want: transfer.StatusAttention},
+		{name: "rejected as duplicate, other code", answer: ok(withReason("RJCT", `"AM05"`)), want: transfer.StatusAttention},
+		{name: "rejected for another reason", answer: ok(withReason("RJCT", `"AC04"`)), want: transfer.StatusRejected},
+		{name: "reason null", answer: ok(withReason("RJCT", `null`)), want: transfer.StatusRejected},
 		{name: "reason of another kind", answer: ok(withReason("RJCT", `{"code":"DUPL"}`))},
-		{name: "confirmed with such a reason", answer: ok(withReason("ACSC", `"DUPL"`)), want: settle.StatusConfirmed},
+		{name: "confirmed with such a reason", answer: ok(withReason("ACSC", `"DUPL"`)), want: transfer.StatusConfirmed},
 		{
-			name: "unknown word", answer: ok(list(withStatus("WHAT"))), want: settle.StatusPending,
-			kept: kept(settle.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Status: "WHAT", Detail: detailUnknownWord}),
+			name: "unknown word", answer: ok(list(withStatus("WHAT"))), want: transfer.StatusPending,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Status: "WHAT", Detail: detailUnknownWord}),
 		},
 		{
-			name: "a sentence as the word", answer: ok(list(withStatus("paid to cp-19"))), want: settle.StatusPending,
-			kept: kept(settle.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Detail: detailUnknownWord}),
+			name: "a sentence as the word", answer: ok(list(withStatus("paid to cp-19"))), want: transfer.StatusPending,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Detail: detailUnknownWord}),
 		},
-		{name: "the group's word", answer: ok(list(withStatus("PART"))), want: settle.StatusPending},
-		{name: "word in lower case", answer: ok(list(withStatus("rjct"))), want: settle.StatusPending},
+		{name: "the group's word", answer: ok(list(withStatus("PART"))), want: transfer.StatusPending},
+		{name: "word in lower case", answer: ok(list(withStatus("rjct"))), want: transfer.StatusPending},
 
 		{
-			name: "empty list", answer: ok(list()), want: settle.StatusNotFound,
-			kept: kept(settle.BankAnswer{HTTPStatus: 200}),
+			name: "empty list", answer: ok(list()), want: transfer.StatusNotFound,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 200}),
 		},
-		{name: "404 with the code", answer: refuse(404, "transfer_not_found"), want: settle.StatusNotFound},
-		{name: "404 with the code as type", answer: reply(404, problemType, `{"type":"transfer_not_found"}`), want: settle.StatusNotFound},
+		{name: "404 with the code", answer: refuse(404, "transfer_not_found"), want: transfer.StatusNotFound},
+		{name: "404 with the code as type", answer: reply(404, problemType, `{"type":"transfer_not_found"}`), want: transfer.StatusNotFound},
 
-		{name: "two transfers", answer: ok(list(goodTransfer, with("tr-1", "tr-2"))), want: settle.StatusManual},
-		{name: "other amount", answer: ok(list(with("4731", "4732"))), want: settle.StatusManual},
-		{name: "other currency", answer: ok(list(with("USD", "EUR"))), want: settle.StatusManual},
-		{name: "other creditor", answer: ok(list(with("cp-19", "cp-20"))), want: settle.StatusManual},
+		{name: "two transfers", answer: ok(list(goodTransfer, with("tr-1", "tr-2"))), want: transfer.StatusManual},
+		{name: "other amount", answer: ok(list(with("4731", "4732"))), want: transfer.StatusManual},
+		{name: "other currency", answer: ok(list(with("USD", "EUR"))), want: transfer.StatusManual},
+		{name: "other creditor", answer: ok(list(with("cp-19", "cp-20"))), want: transfer.StatusManual},
 		{
 			name: "confirmed, but all differs", answer: ok(list(`{"id":"tr-1","client_reference":"bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6","amount_minor":1,"currency":"JPY","creditor_account":"x","status":"ACSC"}`)),
-			want: settle.StatusManual,
-			kept: kept(settle.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Status: "ACSC", Detail: "the bank's transfer differs from ours in amount, currency, creditor"}),
+			want: transfer.StatusManual,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Status: "ACSC", Detail: "the bank's transfer differs from ours in amount, currency, creditor"}),
 		},
 
 		{name: "404 plain", answer: reply(404, "", "404 page not found\n")},
@@ -291,7 +291,7 @@ func statusRows() []statusRow {
 		{name: "410 with the code", answer: refuse(410, "transfer_not_found")},
 		{
 			name: "429", answer: reply(429, "Retry-After: 5\r\n", ""),
-			kept: kept(settle.BankAnswer{HTTPStatus: 429, RetryAfter: 5 * time.Second, Detail: "HTTP status 429"}),
+			kept: kept(transfer.BankAnswer{HTTPStatus: 429, RetryAfter: 5 * time.Second, Detail: "HTTP status 429"}),
 		},
 		{name: "201 with a transfer", answer: reply(201, "", list(withStatus("ACSC")))},
 		{name: "204", answer: say("HTTP/1.1 204 No Content\r\n\r\n")},
@@ -317,18 +317,18 @@ func statusRows() []statusRow {
 		{name: "error object", answer: ok(`{"error":{"code":"transfer_not_found"}}`)},
 		{name: "empty transfer", answer: ok(list("{}"))},
 		{name: "null transfer", answer: ok(list("null"))},
-		{name: "one good, one broken", answer: ok(list(goodTransfer, "{}")), want: settle.StatusManual},
+		{name: "one good, one broken", answer: ok(list(goodTransfer, "{}")), want: transfer.StatusManual},
 		{name: "no id", answer: ok(list(with(`"id":"tr-1",`, "")))},
 		{name: "other key", answer: ok(list(with("bcb7c10c", "00000000")))},
 		{name: "amount with a point", answer: ok(list(with("4731", "4731.0")))},
 		{name: "5 MiB", answer: ok(list() + strings.Repeat(" ", 5<<20))},
 	}
-	for reading, words := range map[settle.StatusReading]string{
-		settle.StatusPending:   "RCVD PDNG ACTC PATC ACCP ACFC ACSP ACWC ACWP",
-		settle.StatusConfirmed: "ACSC ACCC",
-		settle.StatusRejected:  "RJCT CANC",
-		settle.StatusReturned:  "RETURNED",
-		settle.StatusAttention: "BLCK",
+	for reading, words := range map[transfer.StatusReading]string{
+		transfer.StatusPending:   "RCVD PDNG ACTC PATC ACCP ACFC ACSP ACWC ACWP",
+		transfer.StatusConfirmed: "ACSC ACCC",
+		transfer.StatusRejected:  "RJCT CANC",
+		transfer.StatusReturned:  "RETURNED",
+		transfer.StatusAttention: "BLCK",
 	} {
 		for word := range strings.FieldsSeq(words) {
 			answer := answered(200, word)
@@ -380,12 +380,12 @@ func TestNotFoundOnlyAsTheProfileSays(t *testing.T) {
 		name     string
 		notFound NotFound
 		answer   script
-		want     settle.StatusReading
+		want     transfer.StatusReading
 	}{
-		{"empty list does not count", NotFound{ProblemCode: "gone"}, reply(200, "", list()), settle.StatusUnknown},
-		{"404 does not count", NotFound{EmptyList: true}, refuse(404, "transfer_not_found"), settle.StatusUnknown},
-		{"404 without a code", NotFound{EmptyList: true}, reply(404, problemType, `{"type":"","code":""}`), settle.StatusUnknown},
-		{"404 with its own code", NotFound{ProblemCode: "gone"}, refuse(404, "gone"), settle.StatusNotFound},
+		{"empty list does not count", NotFound{ProblemCode: "gone"}, reply(200, "", list()), transfer.StatusUnknown},
+		{"404 does not count", NotFound{EmptyList: true}, refuse(404, "transfer_not_found"), transfer.StatusUnknown},
+		{"404 without a code", NotFound{EmptyList: true}, reply(404, problemType, `{"type":"","code":""}`), transfer.StatusUnknown},
+		{"404 with its own code", NotFound{ProblemCode: "gone"}, refuse(404, "gone"), transfer.StatusNotFound},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -432,10 +432,10 @@ func TestRetryAfter(t *testing.T) {
 func TestZeroValuesProveNothing(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, testConfig("https://bank.example"))
-	if got := c.readSend(sendRequest(), exchange{}); got.Class != settle.SendUncertain {
+	if got := c.readSend(sendRequest(), exchange{}); got.Class != transfer.SendUncertain {
 		t.Errorf("an exchange of which nothing is known is %v", got.Class)
 	}
-	if got := c.readStatus(statusRequest(), exchange{}); got.Reading != settle.StatusUnknown {
+	if got := c.readStatus(statusRequest(), exchange{}); got.Reading != transfer.StatusUnknown {
 		t.Errorf("an exchange of which nothing is known reads %v", got.Reading)
 	}
 }
@@ -448,10 +448,10 @@ func TestCallerCancellationEndsNoExchange(t *testing.T) {
 		cancel()
 		return reply(201, "", goodTransfer)(c, n)
 	})
-	if got := newClient(t, testConfig(bank.url)).Send(ctx, sendRequest()); got.Class != settle.SendAccepted {
+	if got := newClient(t, testConfig(bank.url)).Send(ctx, sendRequest()); got.Class != transfer.SendAccepted {
 		t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 	}
-	if got := newClient(t, testConfig(serve(t, false, reply(200, "", list())).url)).Status(ctx, statusRequest()); got.Reading != settle.StatusNotFound {
+	if got := newClient(t, testConfig(serve(t, false, reply(200, "", list())).url)).Status(ctx, statusRequest()); got.Reading != transfer.StatusNotFound {
 		t.Errorf("reading %v, answer %+v", got.Reading, got.Answer)
 	}
 }

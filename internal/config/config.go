@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/bank"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // The variables that are read.
@@ -218,7 +218,7 @@ func (e *environment) databaseRole() string {
 
 func (e *environment) currency() string {
 	value, set := e.get(EnvDefaultCurrency)
-	if set && !settle.ValidCurrency(value) {
+	if set && !payout.ValidCurrency(value) {
 		e.fault("%s is %q; expected an ISO 4217 alphabetic code in upper case, such as EUR, or nothing for no default",
 			EnvDefaultCurrency, value)
 	}

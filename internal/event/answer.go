@@ -10,6 +10,8 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // answer is what is sent back. Pub/Sub looks at the status only; the body is for
@@ -18,16 +20,16 @@ import (
 type answer struct {
 	status int
 
-	Outcome        string                  `json:"outcome"`
-	SettlementID   string                  `json:"settlement_id,omitzero"`
-	PayloadHash    settle.PayloadHash      `json:"payload_hash,omitzero"`
-	AppliedAt      time.Time               `json:"applied_at,omitzero"` // RFC 3339 in UTC, nanoseconds
-	Instruction    settle.InstructionState `json:"instruction,omitzero"`
-	Fields         []string                `json:"fields,omitempty"`
-	ReceiptExpired bool                    `json:"receipt_expired,omitzero"`
-	Reason         settle.Reason           `json:"reason,omitzero"`
-	Member         string                  `json:"member,omitzero"`
-	Error          string                  `json:"error,omitzero"`
+	Outcome        string         `json:"outcome"`
+	SettlementID   string         `json:"settlement_id,omitzero"`
+	PayloadHash    payout.Hash    `json:"payload_hash,omitzero"`
+	AppliedAt      time.Time      `json:"applied_at,omitzero"` // RFC 3339 in UTC, nanoseconds
+	Instruction    transfer.State `json:"instruction,omitzero"`
+	Fields         []string       `json:"fields,omitempty"`
+	ReceiptExpired bool           `json:"receipt_expired,omitzero"`
+	Reason         payout.Reason  `json:"reason,omitzero"`
+	Member         string         `json:"member,omitzero"`
+	Error          string         `json:"error,omitzero"`
 }
 
 // settledAnswer is the answer to a delivery whose outcome is committed.
@@ -84,8 +86,8 @@ var errorClasses = [...]struct {
 	text   string
 }{
 	{settle.ErrTooLargeToKeep, http.StatusRequestEntityTooLarge, textTooLarge},
-	{settle.ErrNoBank, http.StatusInternalServerError, textNoBank},
-	{settle.ErrUnknownHashVersion, http.StatusInternalServerError, textHashVersion},
+	{transfer.ErrNoBank, http.StatusInternalServerError, textNoBank},
+	{payout.ErrUnknownHashVersion, http.StatusInternalServerError, textHashVersion},
 	{settle.ErrOutcomeUnknown, http.StatusInternalServerError, textUnknown},
 	{context.DeadlineExceeded, http.StatusInternalServerError, textDeadline},
 	{context.Canceled, http.StatusInternalServerError, textCancelled},

@@ -15,7 +15,7 @@
 //
 // A request that is none of these is not an HTTP error. Answering it with one
 // would make Pub/Sub deliver it until its retention ends; so it becomes a
-// delivery that is refused as [settle.ReasonUnsupportedEvent], with the request's
+// delivery that is refused as [payout.ReasonUnsupportedEvent], with the request's
 // body as its data, and ends in quarantine, where it is kept whole.
 //
 // # What is answered

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
@@ -117,7 +118,7 @@ func checkStorable(t *testing.T, d settle.Delivery) {
 
 func checkKept(t *testing.T, d settle.Delivery, body []byte) {
 	t.Helper()
-	if d.Refusal.Reason != settle.ReasonUnsupportedEvent || d.Refusal.Member != "" {
+	if d.Refusal.Reason != payout.ReasonUnsupportedEvent || d.Refusal.Member != "" {
 		t.Errorf("refusal %+v", *d.Refusal)
 	}
 	if !knownDetails.MatchString(d.Refusal.Detail) {

@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// Gate lets an instance finish what it has begun before it stops. Every request
+// Drainer lets an instance finish what it has begun before it stops. Every request
 // enters before it works and leaves after it has answered; once the gate is
 // draining nothing enters any more.
 //
 // The zero value is an open gate, and so is a nil *Gate, which can never be
 // drained. A gate that has been closed does not open again. It is safe for
 // concurrent use and must not be copied after its first use.
-type Gate struct {
+type Drainer struct {
 	mu       sync.Mutex
 	inside   int
 	draining bool
@@ -24,7 +24,7 @@ type Gate struct {
 
 // whenDraining calls f when the gate is closed, at once if it is already, until
 // forget is called. It is for work that can end earlier than it would.
-func (g *Gate) whenDraining(f func()) (forget func()) {
+func (g *Drainer) whenDraining(f func()) (forget func()) {
 	if g == nil {
 		return func() {}
 	}
@@ -49,7 +49,7 @@ func (g *Gate) whenDraining(f func()) (forget func()) {
 
 // Enter reports whether work may begin. If so, leave must be called exactly once
 // when it has ended; if not, leave does nothing.
-func (g *Gate) Enter() (leave func(), ok bool) {
+func (g *Drainer) Enter() (leave func(), ok bool) {
 	if g == nil {
 		return func() {}, true
 	}
@@ -62,7 +62,7 @@ func (g *Gate) Enter() (leave func(), ok bool) {
 	return g.leave, true
 }
 
-func (g *Gate) leave() {
+func (g *Drainer) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inside--
@@ -74,7 +74,7 @@ func (g *Gate) leave() {
 // Drain closes the gate and waits until everyone inside has left. If ctx ends
 // before that, the error wraps its cause and the gate stays closed; nobody inside
 // is interrupted. It can be called any number of times.
-func (g *Gate) Drain(ctx context.Context) error {
+func (g *Drainer) Drain(ctx context.Context) error {
 	empty := g.shut()
 	select {
 	case <-empty:
@@ -92,7 +92,7 @@ func (g *Gate) Drain(ctx context.Context) error {
 }
 
 // shut closes the gate and returns the channel that is closed when it is empty.
-func (g *Gate) shut() <-chan struct{} {
+func (g *Drainer) shut() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.draining {

@@ -13,7 +13,7 @@ import (
 func TestGateWaitsForThoseInside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g Gate
+		var g Drainer
 		first, ok := g.Enter()
 		if !ok {
 			t.Fatal("an open gate refuses")
@@ -47,7 +47,7 @@ func TestGateWaitsForThoseInside(t *testing.T) {
 func TestGateGivesUpWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g Gate
+		var g Drainer
 		leave, _ := g.Enter()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -66,7 +66,7 @@ func TestGateGivesUpWaiting(t *testing.T) {
 
 func TestGateNil(t *testing.T) {
 	t.Parallel()
-	var g *Gate
+	var g *Drainer
 	leave, ok := g.Enter()
 	if !ok {
 		t.Error("a nil gate refuses")
@@ -79,7 +79,7 @@ func TestGateNil(t *testing.T) {
 func TestGateUnderRace(t *testing.T) {
 	t.Parallel()
 	var (
-		g      Gate
+		g      Drainer
 		inside atomic.Int64
 		wg     sync.WaitGroup
 		warm   = make(chan struct{}, 16)

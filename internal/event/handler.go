@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // MaxBodyBytes is the largest request body that is read. A Pub/Sub message has
@@ -50,8 +52,8 @@ type Handler struct {
 	// of the request's own deadline. It has to be below the subscription's ack
 	// deadline. Zero means no budget of its own.
 	Timeout time.Duration
-	// Gate refuses requests while the instance shuts down. Nil means never.
-	Gate *Gate
+	// Drainer refuses requests while the instance shuts down. Nil means never.
+	Gate *Drainer
 	// Observer is told of each delivery. Nil means nobody.
 	Observer Observer
 }
@@ -182,7 +184,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *turnedAway) {
 // as an ordinary payout needs, so that such a body is read into one allocation
 // and a false announcement costs no more than that.
 func readBounded(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	const ordinary = 2 * settle.MaxMessageBytes
+	const ordinary = 2 * payout.MaxMessageBytes
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 {
 		body.Grow(int(min(n, ordinary)) + bytes.MinRead)
@@ -210,7 +212,7 @@ func (h *Handler) recoverInto(rec *record, a *answer) {
 		return
 	}
 	rec.result = settle.Result{}
-	attrs := append(rec.attrs(h.Now()), settle.PanicAttrs(p)...)
+	attrs := append(rec.attrs(h.Now()), transfer.PanicAttrs(p)...)
 	h.Log.LogAttrs(rec.ctx, LevelCritical, "panic while working on a delivery", attrs...)
 	*a = unsettledAnswer(http.StatusInternalServerError, textPanic)
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 var _ Deliverer = (*settle.Service)(nil)
@@ -128,7 +130,7 @@ func TestAnswersAndLines(t *testing.T) {
 		{
 			name: "applied with an instruction",
 			result: with(func(r *settle.Result) {
-				r.Outcome, r.Instruction = settle.OutcomeApplied, settle.InstructionUncertain
+				r.Outcome, r.Instruction = settle.OutcomeApplied, transfer.StateUncertain
 			}),
 			status: 200,
 			answer: `{"outcome":"applied",` + known + `,` + appliedText + `,"instruction":"uncertain"}`,
@@ -157,8 +159,8 @@ func TestAnswersAndLines(t *testing.T) {
 		},
 		{
 			name: "quarantined",
-			result: settle.Result{Outcome: settle.OutcomeQuarantined, Refusal: &settle.Refusal{
-				Reason: settle.ReasonInvalidField, Member: "amount_cents", Detail: "never told",
+			result: settle.Result{Outcome: settle.OutcomeQuarantined, Refusal: &payout.Refusal{
+				Reason: payout.ReasonInvalidField, Member: "amount_cents", Detail: "never told",
 			}},
 			status: 200,
 			answer: `{"outcome":"quarantined","reason":"invalid_field","member":"amount_cents"}`,
@@ -168,7 +170,7 @@ func TestAnswersAndLines(t *testing.T) {
 			},
 		},
 		{
-			name: "no bank", result: unsettled, err: fmt.Errorf("settle: %w", settle.ErrNoBank), status: 500,
+			name: "no bank", result: unsettled, err: fmt.Errorf("settle: %w", transfer.ErrNoBank), status: 500,
 			answer: `{"outcome":"unknown",` + known + `,"error":"` + textNoBank + `"}`,
 			line:   map[string]any{"error": "settle: the payout names a creditor_account and no bank is configured"},
 		},
@@ -178,7 +180,7 @@ func TestAnswersAndLines(t *testing.T) {
 			line:   map[string]any{"error": "outcome of the commit is unknown: context deadline exceeded"},
 		},
 		{
-			name: "hash of a later version", result: unsettled, err: settle.ErrUnknownHashVersion, status: 500,
+			name: "hash of a later version", result: unsettled, err: payout.ErrUnknownHashVersion, status: 500,
 			answer: `{"outcome":"unknown",` + known + `,"error":"` + textHashVersion + `"}`,
 			line:   map[string]any{"error": "payload hash of an unknown version"},
 		},
@@ -251,7 +253,7 @@ func TestAnswersAndLines(t *testing.T) {
 
 func TestLineOmitsWhatIsUnknown(t *testing.T) {
 	t.Parallel()
-	h, log := newHandler(gives(settle.Result{Outcome: settle.OutcomeQuarantined, Refusal: &settle.Refusal{Reason: settle.ReasonEmptyData}}, nil))
+	h, log := newHandler(gives(settle.Result{Outcome: settle.OutcomeQuarantined, Refusal: &payout.Refusal{Reason: payout.ReasonEmptyData}}, nil))
 	post(t.Context(), h, `{"message":{}}`)
 	want := map[string]any{
 		"severity": "WARNING", "message": "delivery acknowledged", "outcome": "quarantined", "reason": "empty_data", "duration_ms": 500.0,
@@ -265,14 +267,14 @@ func TestTurnsAway(t *testing.T) {
 	t.Parallel()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	var closed Gate
+	var closed Drainer
 	if err := closed.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	tests := []struct {
 		name     string
 		ctx      context.Context
-		gate     *Gate
+		gate     *Drainer
 		method   string
 		body     io.Reader
 		status   int
@@ -428,7 +430,7 @@ func TestDeliveryHasABudget(t *testing.T) {
 func TestDrainWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var gate Gate
+		var gate Drainer
 		work := make(chan struct{})
 		h, _ := newHandler(delivererFunc(func(context.Context, settle.Delivery) (settle.Result, error) {
 			<-work
@@ -479,7 +481,7 @@ func TestNothingIsAnsweredBeforeTheDeliveryHasEnded(t *testing.T) {
 func TestAnAnswerDoesNotWaitInABuffer(t *testing.T) {
 	t.Parallel()
 	h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
-	h.Gate = new(Gate)
+	h.Gate = new(Drainer)
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)

@@ -10,11 +10,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // LevelCritical is for what a person has to look at now: it is written as
 // severity CRITICAL.
-const LevelCritical = settle.LevelCritical
+const LevelCritical = transfer.LevelCritical
 
 // NewLogger returns a logger that writes JSON lines to w in the form that Cloud
 // Logging understands: the level as severity, one of DEBUG, INFO, WARNING, ERROR

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Observer is told what is worked on and what came of it, for metrics and traces.
@@ -18,7 +19,7 @@ type Observer interface {
 	// a panic.
 	Delivery(ctx context.Context, d settle.Delivery) (_ context.Context, ended func(settle.Result, error))
 	// Run is the same for a run of the reconciler.
-	Run(ctx context.Context) (_ context.Context, ended func(settle.Reconciled, error))
+	Run(ctx context.Context) (_ context.Context, ended func(transfer.Reconciled, error))
 	// Answered is called when the answer to a request has been sent.
 	Answered()
 }
@@ -30,8 +31,8 @@ func (unobserved) Delivery(ctx context.Context, _ settle.Delivery) (context.Cont
 	return ctx, func(settle.Result, error) {}
 }
 
-func (unobserved) Run(ctx context.Context) (context.Context, func(settle.Reconciled, error)) {
-	return ctx, func(settle.Reconciled, error) {}
+func (unobserved) Run(ctx context.Context) (context.Context, func(transfer.Reconciled, error)) {
+	return ctx, func(transfer.Reconciled, error) {}
 }
 
 func (unobserved) Answered() {}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // TestTraceOfALine: the line belongs to the event's trace, else to the publisher's,
@@ -99,15 +100,15 @@ func (o *observed) Delivery(ctx context.Context, _ settle.Delivery) (context.Con
 	}
 }
 
-func (o *observed) Run(ctx context.Context) (context.Context, func(settle.Reconciled, error)) {
-	return context.WithValue(ctx, markedContext{}, true), func(_ settle.Reconciled, err error) { o.err, o.ended = err, o.ended+1 }
+func (o *observed) Run(ctx context.Context) (context.Context, func(transfer.Reconciled, error)) {
+	return context.WithValue(ctx, markedContext{}, true), func(_ transfer.Reconciled, err error) { o.err, o.ended = err, o.ended+1 }
 }
 
 func (o *observed) Answered() { o.answered, o.body = true, o.sent.Body.String() }
 
-type reconcilerFunc func(context.Context) (settle.Reconciled, error)
+type reconcilerFunc func(context.Context) (transfer.Reconciled, error)
 
-func (f reconcilerFunc) Reconcile(ctx context.Context) (settle.Reconciled, error) { return f(ctx) }
+func (f reconcilerFunc) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return f(ctx) }
 
 // TestObserverIsTold: once a delivery or run, in the context that it made, also
 // after a panic, and of the answer when it has been sent.
@@ -128,8 +129,8 @@ func TestObserverIsTold(t *testing.T) {
 				}), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
 			} else {
 				r.Body = http.NoBody
-				(&ReconcileHandler{Reconciler: reconcilerFunc(func(ctx context.Context) (settle.Reconciled, error) {
-					return settle.Reconciled{}, mark(ctx)
+				(&ReconcileHandler{Reconciler: reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
+					return transfer.Reconciled{}, mark(ctx)
 				}), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
 			}
 			if !marked || o.ended != 1 || !o.answered || !strings.HasSuffix(o.body, "}\n") || (o.err == nil) != (name == "well") {

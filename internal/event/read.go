@@ -13,6 +13,7 @@ import (
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // TypeMessagePublished is the type of the CloudEvents that carry a Pub/Sub
@@ -44,7 +45,7 @@ var (
 func Read(header http.Header, body []byte) settle.Delivery {
 	d, err := read(header, body)
 	if err != nil {
-		d.Refusal = &settle.Refusal{Reason: settle.ReasonUnsupportedEvent, Detail: err.Error()}
+		d.Refusal = &payout.Refusal{Reason: payout.ReasonUnsupportedEvent, Detail: err.Error()}
 		d.Message.Data = body
 		d.Message.Attributes = eventHeaders(header)
 		if d.Message.ID == "" {

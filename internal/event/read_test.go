@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 const (
@@ -256,8 +257,8 @@ func TestReadKeepsWhatIsNoMessage(t *testing.T) {
 			if got.Refusal == nil {
 				t.Fatalf("delivery is not refused: %+v", got)
 			}
-			if got.Refusal.Reason != settle.ReasonUnsupportedEvent || !strings.Contains(got.Refusal.Detail, tt.detail) {
-				t.Errorf("refusal %s %q, want %s with %q", got.Refusal.Reason, got.Refusal.Detail, settle.ReasonUnsupportedEvent, tt.detail)
+			if got.Refusal.Reason != payout.ReasonUnsupportedEvent || !strings.Contains(got.Refusal.Detail, tt.detail) {
+				t.Errorf("refusal %s %q, want %s with %q", got.Refusal.Reason, got.Refusal.Detail, payout.ReasonUnsupportedEvent, tt.detail)
 			}
 			if string(got.Message.Data) != tt.body {
 				t.Errorf("data %q, want the body %q", got.Message.Data, tt.body)

@@ -10,13 +10,13 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Reconciler makes one run over the bank instructions that are due;
-// [*settle.Reconciler] is one.
+// [*transfer.Reconciler] is one.
 type Reconciler interface {
-	Reconcile(ctx context.Context) (settle.Reconciled, error)
+	Reconcile(ctx context.Context) (transfer.Reconciled, error)
 }
 
 // ReconcileHandler answers the requests that ask for a run of the reconciler.
@@ -28,7 +28,7 @@ type ReconcileHandler struct {
 	Log        *slog.Logger
 	Now        func() time.Time
 	Timeout    time.Duration
-	Gate       *Gate
+	Gate       *Drainer
 	Observer   Observer
 }
 
@@ -61,18 +61,18 @@ func (h *ReconcileHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type reconcileAnswer struct {
 	status int // zero: 500 with an error, else 200
 
-	Due             int                             `json:"due"`
-	States          map[settle.InstructionState]int `json:"states,omitempty"`
-	Skipped         int                             `json:"skipped,omitzero"`
-	Failed          int                             `json:"failed,omitzero"`
-	Left            int                             `json:"left,omitzero"`
-	OldestUncertain int64                           `json:"oldest_uncertain_seconds"`
-	Manual          int                             `json:"manual"`
-	NextDue         time.Time                       `json:"next_due,omitzero"`
-	Error           string                          `json:"error,omitzero"`
+	Due             int                    `json:"due"`
+	States          map[transfer.State]int `json:"states,omitempty"`
+	Skipped         int                    `json:"skipped,omitzero"`
+	Failed          int                    `json:"failed,omitzero"`
+	Left            int                    `json:"left,omitzero"`
+	OldestUncertain int64                  `json:"oldest_uncertain_seconds"`
+	Manual          int                    `json:"manual"`
+	NextDue         time.Time              `json:"next_due,omitzero"`
+	Error           string                 `json:"error,omitzero"`
 }
 
-func summary(run settle.Reconciled) reconcileAnswer {
+func summary(run transfer.Reconciled) reconcileAnswer {
 	return reconcileAnswer{
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
 		OldestUncertain: int64(run.OldestUncertain / time.Second), Manual: run.Manual, NextDue: run.NextDue,
@@ -110,7 +110,7 @@ func (a reconcileAnswer) write(w http.ResponseWriter, now time.Time) {
 func (h *ReconcileHandler) run(ctx context.Context, began time.Time, header http.Header, body []byte) (a reconcileAnswer) {
 	defer func() {
 		if p := recover(); p != nil {
-			h.Log.LogAttrs(ctx, LevelCritical, "panic while reconciling", settle.PanicAttrs(p)...)
+			h.Log.LogAttrs(ctx, LevelCritical, "panic while reconciling", transfer.PanicAttrs(p)...)
 			a = reconcileAnswer{Error: textPanic}
 		}
 	}()
@@ -129,7 +129,7 @@ func (h *ReconcileHandler) run(ctx context.Context, began time.Time, header http
 
 // observed makes the run under the observer's eyes, in a context of its own that
 // ends with ctx.
-func (h *ReconcileHandler) observed(ctx context.Context) (_ context.Context, run settle.Reconciled, err error) {
+func (h *ReconcileHandler) observed(ctx context.Context) (_ context.Context, run transfer.Reconciled, err error) {
 	ctx, ended := observerOf(h.Observer).Run(ctx)
 	err = errNotFinal // what is told of a panic
 	defer func() { ended(run, err) }()
@@ -149,7 +149,7 @@ func (h *ReconcileHandler) reconcile(ctx context.Context, began time.Time) recon
 		h.Log.LogAttrs(ctx, slog.LevelInfo, "reconciler stopped", append(attrs, slog.String("error", err.Error()))...)
 		a.status, a.Error = http.StatusServiceUnavailable, textDraining
 		return a
-	case errors.Is(err, settle.ErrNoBank):
+	case errors.Is(err, transfer.ErrNoBank):
 		a.Error = "bank instructions are due and no bank is configured"
 	default:
 		a.Error = "not reconciled; see the log; the next run goes on"

@@ -12,13 +12,13 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/event"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // reconcilerFunc is a reconciler that is a function.
-type reconcilerFunc func(ctx context.Context) (settle.Reconciled, error)
+type reconcilerFunc func(ctx context.Context) (transfer.Reconciled, error)
 
-func (f reconcilerFunc) Reconcile(ctx context.Context) (settle.Reconciled, error) { return f(ctx) }
+func (f reconcilerFunc) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return f(ctx) }
 
 func TestReconcileAnswers(t *testing.T) {
 	t.Parallel()
@@ -32,18 +32,20 @@ func TestReconcileAnswers(t *testing.T) {
 		body     string
 		log      string
 	}{
-		{"nothing due", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, nil }, false, 200, `{"due":0,"oldest_uncertain_seconds":0,"manual":0}`, `"severity":"INFO"`},
-		{"some wait for a person", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{Manual: 2}, nil }, false, 200, `"manual":2}`, `"manual":2`},
-		{"no bank", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{Due: 3}, settle.ErrNoBank }, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"manual":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
-		{"store down", http.MethodPost, func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"not reconciled; see the log; the next run goes on"}`, `"error":"down"`},
-		{"panic", http.MethodPost, func(context.Context) (settle.Reconciled, error) { panic(marker) }, false, 500, `"error":"unknown whether settled: a fault of the program`, `"severity":"CRITICAL"`},
+		{"nothing due", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, nil }, false, 200, `{"due":0,"oldest_uncertain_seconds":0,"manual":0}`, `"severity":"INFO"`},
+		{"some wait for a person", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{Manual: 2}, nil }, false, 200, `"manual":2}`, `"manual":2`},
+		{"no bank", http.MethodPost, func(context.Context) (transfer.Reconciled, error) {
+			return transfer.Reconciled{Due: 3}, transfer.ErrNoBank
+		}, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"manual":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
+		{"store down", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"not reconciled; see the log; the next run goes on"}`, `"error":"down"`},
+		{"panic", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { panic(marker) }, false, 500, `"error":"unknown whether settled: a fault of the program`, `"severity":"CRITICAL"`},
 		{"GET", http.MethodGet, nil, false, 405, `only POST`, `"severity":"WARNING"`},
 		{"draining", http.MethodPost, nil, true, 503, `shutting down`, `"severity":"INFO"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			gate := &event.Gate{}
+			gate := &event.Drainer{}
 			if test.draining {
 				if err := gate.Drain(t.Context()); err != nil {
 					t.Fatal(err)
@@ -101,7 +103,7 @@ func TestAPayoutIsNotAcknowledgedByTheReconciler(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
 			ran := false
-			run := reconcilerFunc(func(context.Context) (settle.Reconciled, error) { ran = true; return settle.Reconciled{}, nil })
+			run := reconcilerFunc(func(context.Context) (transfer.Reconciled, error) { ran = true; return transfer.Reconciled{}, nil })
 			handler := &event.ReconcileHandler{Reconciler: run, Log: event.NewLogger(&log, 0), Now: time.Now}
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(test.body))
 			if test.header != nil {

@@ -16,6 +16,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // marker is planted wherever something secret can stand; it must come out
@@ -47,9 +49,9 @@ func (s fakeStore) Quarantine(_ context.Context, q settle.Quarantined) error {
 	return s.quarantine(q)
 }
 
-type secretBank struct{ settle.Bank }
+type secretBank struct{ transfer.Bank }
 
-func (secretBank) Compose(p settle.Payout, _ uuid.UUID) ([]byte, error) {
+func (secretBank) Compose(p payout.Payout, _ uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount), nil
 }
 
@@ -66,10 +68,10 @@ func TestNothingSecretGetsOut(t *testing.T) {
 		}
 	}
 	var quarantined atomic.Int64
-	service := func(settles func(settle.Settlement) (settle.Result, error), bank settle.Bank) *settle.Service {
-		var banking *settle.Stepper
+	service := func(settles func(settle.Settlement) (settle.Result, error), bank transfer.Bank) *settle.Service {
+		var banking *transfer.Stepper
 		if bank != nil {
-			banking = &settle.Stepper{Bank: bank, NewID: func() string { return "id" }, Now: clock(), Log: slog.New(slog.DiscardHandler)}
+			banking = &transfer.Stepper{Bank: bank, NewID: func() string { return "id" }, Now: clock(), Log: slog.New(slog.DiscardHandler)}
 		}
 		return &settle.Service{
 			Store: fakeStore{settle: settles, quarantine: func(q settle.Quarantined) error {
@@ -96,7 +98,7 @@ func TestNothingSecretGetsOut(t *testing.T) {
 		r.Header.Set("Traceparent", marker) // malformed: nothing of it is used
 		return r
 	}
-	payout := func() *http.Request { return refused(http.Header{}, secretPush(secretPayout)) }
+	p := func() *http.Request { return refused(http.Header{}, secretPush(secretPayout)) }
 
 	tests := []struct {
 		name      string
@@ -104,10 +106,10 @@ func TestNothingSecretGetsOut(t *testing.T) {
 		request   *http.Request
 		status    int
 	}{
-		{"applied", applies, payout(), 200},
-		{"duplicate", service(settlesAs(settle.OutcomeDuplicate), secretBank{}), payout(), 200},
-		{"conflict", service(settlesAs(settle.OutcomeConflict), secretBank{}), payout(), 200},
-		{"no bank", service(settlesAs(settle.OutcomeApplied), nil), payout(), 500},
+		{"applied", applies, p(), 200},
+		{"duplicate", service(settlesAs(settle.OutcomeDuplicate), secretBank{}), p(), 200},
+		{"conflict", service(settlesAs(settle.OutcomeConflict), secretBank{}), p(), 200},
+		{"no bank", service(settlesAs(settle.OutcomeApplied), nil), p(), 500},
 		{"unknown member", applies, refused(http.Header{}, secretPush(`{"`+marker+`":1}`)), 200},
 		{"duplicate member", applies, refused(http.Header{}, secretPush(`{"`+marker+`":1,"`+marker+`":2}`)), 200},
 		{"not JSON", applies, refused(http.Header{}, secretPush(marker)), 200},
@@ -121,10 +123,10 @@ func TestNothingSecretGetsOut(t *testing.T) {
 		{"malformed structured event", applies, refused(structuredHeaders.Clone(), structured(`"data_base64":"`+marker+`"`)), 200},
 		{"event's SDK panics", applies, refused(binaryHeaders("Ce-", marker), marker), 200},
 		{"too large to keep", applies, refused(http.Header{}, marker+strings.Repeat(" ", settle.MaxQuarantineBytes)), 413},
-		{"panic with a string", panics(marker), payout(), 500},
-		{"panic with an error", panics(errors.New(marker)), payout(), 500},
-		{"panic with the payout", panics(settle.Payout{Reference: marker}), payout(), 500},
-		{"panic with http.ErrAbortHandler", panics(http.ErrAbortHandler), payout(), 500},
+		{"panic with a string", panics(marker), p(), 500},
+		{"panic with an error", panics(errors.New(marker)), p(), 500},
+		{"panic with the payout", panics(payout.Payout{Reference: marker}), p(), 500},
+		{"panic with http.ErrAbortHandler", panics(http.ErrAbortHandler), p(), 500},
 		{"wrong method", applies, httptest.NewRequestWithContext(t.Context(), http.MethodPut, "/?"+marker, strings.NewReader(marker)), 405},
 	}
 	for _, tt := range tests {
@@ -161,7 +163,7 @@ func panicWith(value any, amountCents int64, data []byte) {
 
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
-	var gate Gate
+	var gate Drainer
 	h, log := newHandler(delivererFunc(func(context.Context, settle.Delivery) (settle.Result, error) {
 		panicWith(errors.New("x"), 1, []byte("x"))
 		return settle.Result{}, nil

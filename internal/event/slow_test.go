@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // The tests of this file run in synctest bubbles, whose clock moves only while
@@ -112,7 +113,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	half := payoutPush[:len(payoutPush)/2]
 	short := func(h *Handler) { h.Timeout = 3 * time.Second }
 	draining := func(h *Handler) {
-		h.Gate = new(Gate)
+		h.Gate = new(Drainer)
 		h.Gate.shut()
 	}
 	for _, tt := range []struct {
@@ -256,21 +257,21 @@ func TestTheBudgetCoversTheBody(t *testing.T) {
 // A caller that does not take its answer does not hold the instance.
 func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
 	t.Parallel()
-	for name, handler := range map[string]func(*Gate) http.Handler{
-		"delivery": func(g *Gate) http.Handler {
+	for name, handler := range map[string]func(*Drainer) http.Handler{
+		"delivery": func(g *Drainer) http.Handler {
 			h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
 			h.Gate = g
 			return h
 		},
-		"run": func(g *Gate) http.Handler {
-			run := func(context.Context) (settle.Reconciled, error) { return settle.Reconciled{}, errors.New("x") }
+		"run": func(g *Drainer) http.Handler {
+			run := func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("x") }
 			return &ReconcileHandler{Reconciler: runs(run), Log: NewLogger(io.Discard, 0), Now: time.Now, Gate: g}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				gate := new(Gate)
+				gate := new(Drainer)
 				caller, began := connect(t, handler(gate)), time.Now()
 				sendSlowly(t, caller, announced("POST", len(payoutPush))+payoutPush, "")
 				synctest.Wait()
@@ -286,6 +287,6 @@ func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
 }
 
 // runs is a reconciler that is a function.
-type runs func(context.Context) (settle.Reconciled, error)
+type runs func(context.Context) (transfer.Reconciled, error)
 
-func (f runs) Reconcile(ctx context.Context) (settle.Reconciled, error) { return f(ctx) }
+func (f runs) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return f(ctx) }

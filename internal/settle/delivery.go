@@ -1,5 +1,9 @@
 package settle
 
+import (
+	"github.com/settleonce/settleonce/internal/settle/payout"
+)
+
 import "time"
 
 // Delivery is one attempt of Pub/Sub to hand over one message. The zero value
@@ -11,9 +15,9 @@ type Delivery struct {
 	// Pub/Sub counts only where the subscription has a dead-letter policy.
 	Attempt int
 	// Refusal is set when the event could not be read as a Pub/Sub message; its
-	// reason is then [ReasonUnsupportedEvent] and the message's Data holds the
+	// reason is then [payout.ReasonUnsupportedEvent] and the message's Data holds the
 	// event as it came.
-	Refusal *Refusal
+	Refusal *payout.Refusal
 	// TraceParent is the W3C trace context that the event came with; empty when
 	// unknown. It is for traces only and may be malformed.
 	TraceParent string

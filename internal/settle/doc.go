@@ -2,7 +2,7 @@
 // recognised as a duplicate, recorded as a conflict or kept in quarantine.
 //
 // The package exists so that these decisions stand in one place, without a
-// database, a network or a clock: [Decode] reads a payout message, [PayloadHash]
+// database, a network or a clock: [payout.Decode] reads a payout message, [payout.Hash]
 // identifies its content, [Judge] compares an incoming settlement with what is
 // stored under its settlement ID, and [Service] puts the steps in order. What
 // has to be kept is kept by a [Store], whose contract stands on the interface.
@@ -22,39 +22,6 @@
 // error, the message is delivered again, and a delivery that comes again meets
 // what the earlier one left behind. There is no in-progress marker that a crash
 // could leave standing.
-//
-// # The life of a bank instruction
-//
-//	            not found twice: the same key and bytes again
-//	               ┌───┐
-//	               │   ▼            the bank has it
-//	settled ──▶ uncertain ─────────────────────────▶ accepted
-//	             │ │ │ │                             │ │ │ │
-//	  refused or │ │ │ └─────────┐  status API       │ │ │ │
-//	  status API │ │ └─────────┐ └──▶ confirmed ◀────┘ │ │ │
-//	             ▼ │           │       │ sent back     │ │ │
-//	         rejected ◀────────┼───────┼───────────────┘ │ │
-//	  executed   │ │           │       ▼                 │ │
-//	  after all  │ │           └──▶ returned ◀───────────┘ │
-//	             ▼ ▼                                       │
-//	           manual ◀────────────────────────────────────┘
-//
-// A settlement's instruction begins uncertain, in the commit of the movement, and
-// a result stays uncertain unless it is provably something else. confirmed comes
-// only from the bank's status API. rejected and returned insert the movement's
-// reversal in the same transaction. manual is for a person: the bank may have
-// forgotten the key, gave no final answer in 7 days, contradicts itself, or has
-// another transfer than the one that was asked for.
-//
-// Two people leave it, by [Policy.Decide], to confirmed, rejected or returned, or back
-// to uncertain under a new idempotency key; the decision is an observation like any
-// other, and what the bank contradicts is no decision. A key that was given up stays
-// watched: every question about the instruction asks about it too, no send is made
-// without such a question, and a transfer under it makes the instruction manual.
-//
-// The machine is the table in transitions.go and the pure functions of [Policy];
-// [Stepper] makes one exchange with the bank between two transactions, and is what
-// deliveries and the reconciler both call.
 //
 // # Words
 //

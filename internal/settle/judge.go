@@ -1,5 +1,10 @@
 package settle
 
+import (
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+)
+
 import "fmt"
 
 // Action is what a store has to do to carry out a judgement.
@@ -25,14 +30,14 @@ type Judgement struct {
 // Judge decides about s by what is stored under its settlement ID. It is the
 // only place where duplicate and conflict are told apart.
 //
-// It fails with [ErrUnknownHashVersion] where the stored hash cannot be
+// It fails with [payout.ErrUnknownHashVersion] where the stored hash cannot be
 // compared.
 func Judge(stored Stored, s Settlement) (Judgement, error) {
 	result := Result{SettlementID: s.Payout.SettlementID, PayloadHash: s.Hash, Instruction: stored.Instruction}
 	if stored.Movement == nil {
 		result.Outcome = OutcomeApplied
 		if s.Instruction != nil {
-			result.Instruction = InstructionUncertain
+			result.Instruction = transfer.StateUncertain
 		}
 		return Judgement{Action: ActionInsert, Result: result}, nil
 	}
@@ -70,7 +75,7 @@ const FieldPayloadHash = "payload_hash"
 
 // DifferingMembers names the business members in which p differs from the
 // payout that was settled.
-func (m Movement) DifferingMembers(p Payout) []string {
+func (m Movement) DifferingMembers(p payout.Payout) []string {
 	settled, intact := m.Payout()
 	var names []string
 	differs := func(name string, different bool) {
@@ -78,12 +83,12 @@ func (m Movement) DifferingMembers(p Payout) []string {
 			names = append(names, name)
 		}
 	}
-	differs(memberSettlementID, settled.SettlementID != p.SettlementID)
-	differs(memberAccountID, settled.AccountID != p.AccountID)
-	differs(memberAmountCents, settled.AmountCents != p.AmountCents)
-	differs(memberCurrency, differentCurrency(settled, p))
-	differs(memberCreditorAccount, settled.CreditorAccount != p.CreditorAccount)
-	differs(memberReference, settled.Reference != p.Reference)
+	differs(payout.MemberSettlementID, settled.SettlementID != p.SettlementID)
+	differs(payout.MemberAccountID, settled.AccountID != p.AccountID)
+	differs(payout.MemberAmountCents, settled.AmountCents != p.AmountCents)
+	differs(payout.MemberCurrency, differentCurrency(settled, p))
+	differs(payout.MemberCreditorAccount, settled.CreditorAccount != p.CreditorAccount)
+	differs(payout.MemberReference, settled.Reference != p.Reference)
 	differs(FieldPayloadHash, !intact)
 	return names
 }
@@ -91,7 +96,7 @@ func (m Movement) DifferingMembers(p Payout) []string {
 // differentCurrency compares the member and not its effect: a currency that is
 // written out differs from an absent one even where the default is the same,
 // and two absent ones are equal even after the default was changed.
-func differentCurrency(a, b Payout) bool {
+func differentCurrency(a, b payout.Payout) bool {
 	if a.CurrencyDefaulted && b.CurrencyDefaulted {
 		return false
 	}
@@ -101,8 +106,8 @@ func differentCurrency(a, b Payout) bool {
 // Payout returns the payout that was settled. The columns do not tell whether
 // the message had its currency written out; the payload hash does, since only
 // one of the two hashes to it. intact is false where neither does.
-func (m Movement) Payout() (p Payout, intact bool) {
-	p = Payout{
+func (m Movement) Payout() (p payout.Payout, intact bool) {
+	p = payout.Payout{
 		SettlementID: m.SettlementID, AccountID: m.AccountID, AmountCents: m.AmountCents,
 		Currency: m.Currency, CreditorAccount: m.CreditorAccount, Reference: m.Reference,
 	}

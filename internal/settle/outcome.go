@@ -1,5 +1,10 @@
 package settle
 
+import (
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+)
+
 import "time"
 
 // Outcome is what became of a delivery. The zero value, [OutcomeUnknown], is
@@ -50,18 +55,18 @@ type Result struct {
 	// SettlementID and PayloadHash are those of the delivered payout; empty for
 	// a quarantined message.
 	SettlementID string
-	PayloadHash  PayloadHash
+	PayloadHash  payout.Hash
 	// AppliedAt is the commit timestamp of the settlement's movement. Zero for a
 	// quarantined message.
 	AppliedAt time.Time
 	// Instruction is the state of the settlement's bank instruction;
-	// [InstructionNone] where none is wanted.
-	Instruction InstructionState
+	// [transfer.StateNone] where none is wanted.
+	Instruction transfer.State
 	// Fields names the members in which a conflicting payout differs from the
 	// settled one, in the order of the payout message's table.
 	Fields []string
 	// ReceiptExpired reports that the receipt is gone and the movement decided.
 	ReceiptExpired bool
 	// Refusal says why a message was quarantined; nil otherwise.
-	Refusal *Refusal
+	Refusal *payout.Refusal
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"log/slog"
 	"time"
 )
@@ -14,8 +16,8 @@ type Service struct {
 	// Store keeps what is settled. Required.
 	Store Store
 	// Banking looks after bank instructions. Nil means that no bank is
-	// configured: payouts that want one fail with [ErrNoBank].
-	Banking *Stepper
+	// configured: payouts that want one fail with [transfer.ErrNoBank].
+	Banking *transfer.Stepper
 	// DefaultCurrency is the currency of messages that have none. Empty means
 	// that such messages are quarantined.
 	DefaultCurrency string
@@ -24,7 +26,7 @@ type Service struct {
 	// Now tells the time. Required.
 	Now func() time.Time
 
-	lines lines
+	inflight inflight
 }
 
 // Deliver does what a delivery asks for. A nil error means that the result is
@@ -35,23 +37,23 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	if d.Refusal != nil {
 		return s.quarantine(ctx, d, d.Refusal)
 	}
-	payout, err := Decode(d.Message.Data, s.DefaultCurrency)
-	if refusal, refused := errors.AsType[*Refusal](err); refused {
+	p, err := payout.Decode(d.Message.Data, s.DefaultCurrency)
+	if refusal, refused := errors.AsType[*payout.Refusal](err); refused {
 		return s.quarantine(ctx, d, refusal)
 	}
-	settlement := Settlement{Payout: payout, Hash: payout.Hash(), DeliveryID: s.NewID(), Message: d.Message}
-	unsettled := Result{SettlementID: payout.SettlementID, PayloadHash: settlement.Hash}
-	result, shared, err := s.lines.settle(ctx, settlement, func() (Result, error) {
-		if payout.WantsBank() { // now, since the instruction's times count from here
+	settlement := Settlement{Payout: p, Hash: p.Hash(), DeliveryID: s.NewID(), Message: d.Message}
+	unsettled := Result{SettlementID: p.SettlementID, PayloadHash: settlement.Hash}
+	result, shared, err := s.inflight.settle(ctx, settlement, func() (Result, error) {
+		if p.WantsBank() { // now, since the instruction's times count from here
 			var err error
-			if settlement.Instruction, err = s.Banking.Create(payout, settlement.DeliveryID); err != nil {
+			if settlement.Instruction, err = s.Banking.Create(p, settlement.DeliveryID); err != nil {
 				return Result{}, err
 			}
 		}
 		return s.Store.Settle(ctx, settlement)
 	})
 	if err != nil {
-		return unsettled, fmt.Errorf("settle %q: %w", payout.SettlementID, err)
+		return unsettled, fmt.Errorf("settle %q: %w", p.SettlementID, err)
 	}
 	if shared { // the delivery that found it settled looks after the instruction
 		return result, nil
@@ -64,12 +66,12 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 // is committed already, so that nothing that happens here changes the answer but
 // the state that it tells; what could not be done is left to the reconciler.
 func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Result) Result {
-	open := result.Instruction == InstructionUncertain || result.Instruction == InstructionAccepted
+	open := result.Instruction == transfer.StateUncertain || result.Instruction == transfer.StateAccepted
 	if s.Banking == nil || !open {
 		return result
 	}
 	var (
-		state InstructionState
+		state transfer.State
 		err   error
 	)
 	switch result.Outcome {
@@ -85,14 +87,14 @@ func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Resul
 	switch {
 	case err == nil:
 		result.Instruction = state
-	case !errors.Is(err, ErrNotDue):
+	case !errors.Is(err, transfer.ErrNotDue):
 		s.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank instruction left to the reconciler",
 			slog.String("settlement_id", result.SettlementID), slog.String("error", err.Error()))
 	}
 	return result
 }
 
-func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *Refusal) (Result, error) {
+func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *payout.Refusal) (Result, error) {
 	result := Result{Refusal: refusal}
 	q := Quarantined{Message: d.Message, Refusal: *refusal, DeliveryID: s.NewID()}
 	if len(d.Message.Data) > MaxQuarantineBytes {

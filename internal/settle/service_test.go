@@ -14,6 +14,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
@@ -64,9 +66,9 @@ func TestDeliverQuarantinesAnUnreadableEventAsItCame(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	d := message("not an event")
-	d.Refusal = &settle.Refusal{Reason: settle.ReasonUnsupportedEvent, Detail: "no message"}
+	d.Refusal = &payout.Refusal{Reason: payout.ReasonUnsupportedEvent, Detail: "no message"}
 	result, err := newService(store).Deliver(t.Context(), d)
-	if err != nil || result.Outcome != settle.OutcomeQuarantined || result.Refusal.Reason != settle.ReasonUnsupportedEvent {
+	if err != nil || result.Outcome != settle.OutcomeQuarantined || result.Refusal.Reason != payout.ReasonUnsupportedEvent {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if kept := store.Snapshot().Quarantined; len(kept) != 1 || string(kept[0].Data) != "not an event" {
@@ -76,23 +78,23 @@ func TestDeliverQuarantinesAnUnreadableEventAsItCame(t *testing.T) {
 
 // composer is a bank that composes and accepts.
 type composer struct {
-	settle.Bank
+	transfer.Bank
 
 	err error
 }
 
-func (c composer) Compose(p settle.Payout, key uuid.UUID) ([]byte, error) {
+func (c composer) Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount + " " + key.String()), c.err
 }
 
-func (c composer) Send(context.Context, settle.SendRequest) settle.SendResult {
-	return settle.SendResult{Class: settle.SendAccepted}
+func (c composer) Send(context.Context, transfer.SendRequest) transfer.SendResult {
+	return transfer.SendResult{Class: transfer.SendAccepted}
 }
 
-func stepper(store settle.InstructionStore, bank settle.Bank) *settle.Stepper {
+func stepper(store transfer.Store, bank transfer.Bank) *transfer.Stepper {
 	var steps atomic.Int64
-	return &settle.Stepper{
-		Store: store, Bank: bank, Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},
+	return &transfer.Stepper{
+		Store: store, Bank: bank, Policy: transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},
 		NewID: func() string { return fmt.Sprintf("step-%d", steps.Add(1)) },
 		Now:   func() time.Time { return noon },
 		Log:   slog.New(slog.DiscardHandler),
@@ -107,7 +109,7 @@ func TestDeliverCreatesTheInstruction(t *testing.T) {
 	service := newService(store)
 	service.Banking = stepper(store, composer{})
 	result, err := service.Deliver(t.Context(), message(wantsBank))
-	if err != nil || result.Instruction != settle.InstructionAccepted {
+	if err != nil || result.Instruction != transfer.StateAccepted {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	want := "cp-19 bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6"
@@ -120,7 +122,7 @@ func TestDeliverBooksNothingThatCannotBePaid(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	service := newService(store)
-	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, settle.ErrNoBank) || result.Outcome.Final() {
+	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, transfer.ErrNoBank) || result.Outcome.Final() {
 		t.Errorf("without a bank: %v, %v", result.Outcome, err)
 	}
 	broken := errors.New("broken")
@@ -170,7 +172,7 @@ func TestDeliverRefusesWhatNoRowCanHold(t *testing.T) {
 
 func TestJudgeNamesATamperedLedger(t *testing.T) {
 	t.Parallel()
-	settled, err := settle.Decode([]byte(plain), "USD")
+	settled, err := payout.Decode([]byte(plain), "USD")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Store keeps settlements and quarantined messages.
@@ -59,22 +61,22 @@ const MaxQuarantineBytes = 10 << 20
 
 // Settlement is what is stored of a payout that is settled.
 type Settlement struct {
-	Payout Payout
+	Payout payout.Payout
 	// Hash is the payload hash of Payout, computed once.
-	Hash PayloadHash
+	Hash payout.Hash
 	// DeliveryID is unique to the delivery, not to the message: it tells a
 	// delivery's own commit from one of another delivery of the same message.
 	DeliveryID string
 	// Message is the message that carried the payout.
 	Message Message
 	// Instruction is the credit transfer that the payout wants; nil for none.
-	Instruction *Instruction
+	Instruction *transfer.Instruction
 }
 
 // Quarantined is what is stored of a message that cannot be a payout.
 type Quarantined struct {
 	Message Message
-	Refusal Refusal
+	Refusal payout.Refusal
 	// DeliveryID is as in [Settlement].
 	DeliveryID string
 }
@@ -113,7 +115,7 @@ type Stored struct {
 	// Receipt is nil where it has expired or the settlement ID is new.
 	Receipt *Receipt
 	// Instruction is the state of the bank instruction, if there is one.
-	Instruction InstructionState
+	Instruction transfer.State
 	// ConflictDeliveryID is the last delivery that recorded a conflict under the
 	// incoming payload hash; empty where no such conflict is recorded.
 	ConflictDeliveryID string
@@ -127,12 +129,12 @@ type Movement struct {
 	Currency        string
 	CreditorAccount string // empty for none
 	Reference       string // empty for none
-	PayloadHash     PayloadHash
+	PayloadHash     payout.Hash
 	RecordedAt      time.Time
 }
 
 // Receipt proves that a settlement ID was processed.
 type Receipt struct {
-	PayloadHash PayloadHash
+	PayloadHash payout.Hash
 	DeliveryID  string
 }

@@ -8,9 +8,8 @@ import (
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/option"
 
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/spannerstore"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/storetest"
 	"github.com/settleonce/settleonce/schema"
@@ -53,9 +52,9 @@ func (b backend) open(t *testing.T, options ...option.ClientOption) *spannerstor
 
 func (b backend) Open(t *testing.T) storetest.Store { return b.open(t) }
 
-func (b backend) Snapshot(t *testing.T) snapshot.Snapshot {
+func (b backend) Snapshot(t *testing.T) audit.Snapshot {
 	t.Helper()
-	all, err := readback.Read(t.Context(), b.client)
+	all, err := audit.Read(t.Context(), b.client)
 	if err != nil {
 		t.Fatal(err)
 	}

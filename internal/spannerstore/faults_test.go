@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
@@ -280,7 +281,7 @@ func TestALostAnswerQuarantinesOnce(t *testing.T) {
 		b, w := newBackend(t), &wire{}
 		store := b.open(t, w.options()...)
 		w.watch(f)
-		q := settle.Quarantined{DeliveryID: storetest.DeliveryID(), Refusal: settle.Refusal{Reason: settle.ReasonEmptyData}}
+		q := settle.Quarantined{DeliveryID: storetest.DeliveryID(), Refusal: payout.Refusal{Reason: payout.ReasonEmptyData}}
 		if err := store.Quarantine(t.Context(), q); err != nil {
 			t.Errorf("quarantine: %v", err)
 		}

@@ -10,43 +10,43 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/api/iterator"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const tagInstruction = "bank_instruction"
 
 // Change implements settle.Store. A lost answer is made good by
 // running the transaction again: decide recognises its own change.
-func (s *Store) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
 	var lastErr error
 	for range maxAttempts {
 		change, decided, err := s.changeInstruction(ctx, id, decide)
 		if decided {
 			return change, err
 		}
-		switch commitFate(err) {
-		case fateCommitted:
+		switch commitStatusOf(err) {
+		case commitDone:
 			return change, nil
-		case fateRefused, fateExists:
-			return settle.Change{}, withhold(err)
-		case fateUnknown:
+		case commitRefused, commitExists:
+			return transfer.Change{}, redact(err)
+		case commitUnknown:
 			if ctx.Err() != nil {
-				return settle.Change{}, unknownOutcome(err)
+				return transfer.Change{}, unknownOutcome(err)
 			}
 		}
 		lastErr = err
 	}
-	return settle.Change{}, unknownOutcome(lastErr)
+	return transfer.Change{}, unknownOutcome(lastErr)
 }
 
 // changeInstruction makes the change in one read-write transaction. decided says
 // that err is decide's, or says that there is nothing to decide about.
-func (s *Store) changeInstruction(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (change settle.Change, decided bool, err error) {
+func (s *Store) changeInstruction(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
 	_, err = s.readWrite(ctx, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		change, decided = settle.Change{}, false
+		change, decided = transfer.Change{}, false
 		in, err := readInstruction(ctx, tx, id)
 		if err != nil {
-			decided = errors.Is(err, settle.ErrNoInstruction)
+			decided = errors.Is(err, transfer.ErrNoInstruction)
 			return err
 		}
 		if change, err = decide(in); err != nil {
@@ -58,17 +58,17 @@ func (s *Store) changeInstruction(ctx context.Context, id string, decide func(se
 	return change, decided, err
 }
 
-func readInstruction(ctx context.Context, tx querier, id string) (settle.Instruction, error) {
+func readInstruction(ctx context.Context, tx querier, id string) (transfer.Instruction, error) {
 	rows := tx.QueryWithOptions(ctx, spanner.Statement{
 		SQL: InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": SettlementKey(id)},
 	}, spanner.QueryOptions{RequestTag: tagInstruction})
 	defer rows.Stop()
 	row, err := rows.Next()
 	if errors.Is(err, iterator.Done) {
-		return settle.Instruction{}, settle.ErrNoInstruction
+		return transfer.Instruction{}, transfer.ErrNoInstruction
 	}
 	if err != nil {
-		return settle.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
 	}
 	return ScanInstruction(row)
 }
@@ -86,33 +86,33 @@ FROM bank_instructions AS i
 JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key`
 
 // ScanInstruction reads a row of [InstructionSQL].
-func ScanInstruction(row *spanner.Row) (settle.Instruction, error) {
+func ScanInstruction(row *spanner.Row) (transfer.Instruction, error) {
 	var (
-		in                                                         settle.Instruction
+		in                                                         transfer.Instruction
 		key, state                                                 string
-		creditor, owner, transfer, status                          spanner.NullString
+		creditor, owner, tr, status                                spanner.NullString
 		leaseUntil, first, last, resend, notFound, accepted, final spanner.NullTime
 		next                                                       spanner.NullTime
 		superseded                                                 []*supersededKey
 	)
 	err := row.Columns(&in.SettlementID, &key, &in.Transfer.AmountCents, &in.Transfer.Currency, &creditor, &in.Body, &state, &in.Version,
 		&owner, &leaseUntil, &in.CreatedAt, &in.Sends, &in.SendDeferred, &first, &last, &resend, &notFound,
-		&accepted, &final, &transfer, &status, &in.Checks, &next, &superseded)
+		&accepted, &final, &tr, &status, &in.Checks, &next, &superseded)
 	if err != nil {
-		return settle.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
 	}
 	if in.Transfer.Key, err = uuid.Parse(key); err != nil {
-		return settle.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: idempotency key: %w", in.SettlementID, err)
+		return transfer.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: idempotency key: %w", in.SettlementID, err)
 	}
 	for _, old := range superseded {
 		oldKey, err := uuid.Parse(old.Key)
 		if err != nil {
-			return settle.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: superseded key: %w", in.SettlementID, err)
+			return transfer.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: superseded key: %w", in.SettlementID, err)
 		}
-		in.Superseded = append(in.Superseded, settle.SupersededKey{Key: oldKey, At: old.At})
+		in.Superseded = append(in.Superseded, transfer.SupersededKey{Key: oldKey, At: old.At})
 	}
-	in.Transfer.CreditorAccount, in.State = creditor.StringVal, settle.InstructionState(state)
-	in.Owner, in.TransferID, in.BankStatus = owner.StringVal, transfer.StringVal, status.StringVal
+	in.Transfer.CreditorAccount, in.State = creditor.StringVal, transfer.State(state)
+	in.Owner, in.TransferID, in.BankStatus = owner.StringVal, tr.StringVal, status.StringVal
 	in.LeaseUntil, in.NextCheckAt = leaseUntil.Time, next.Time
 	in.FirstSentAt, in.LastSentAt, in.ResendNotAfter = first.Time, last.Time, resend.Time
 	in.NotFoundSince, in.AcceptedAt, in.FinalAt = notFound.Time, accepted.Time, final.Time
@@ -126,7 +126,7 @@ type supersededKey struct {
 }
 
 // newInstructionRows inserts an instruction as it is created.
-func newInstructionRows(in settle.Instruction) []*spanner.Mutation {
+func newInstructionRows(in transfer.Instruction) []*spanner.Mutation {
 	row := instructionColumns(in)
 	row["idempotency_key"] = in.Transfer.Key.String()
 	row["request_body"] = in.Body
@@ -134,12 +134,12 @@ func newInstructionRows(in settle.Instruction) []*spanner.Mutation {
 	row["uncertain_since"] = spanner.CommitTimestamp
 	return []*spanner.Mutation{
 		spanner.InsertMap("bank_instructions", row),
-		eventRow(in, settle.InstructionEvent{To: in.State, Cause: settle.CauseCreated}),
+		eventRow(in, transfer.Event{To: in.State, Cause: transfer.CauseCreated}),
 	}
 }
 
 // instructionColumns are the columns that change.
-func instructionColumns(in settle.Instruction) map[string]any {
+func instructionColumns(in transfer.Instruction) map[string]any {
 	return map[string]any{
 		"settlement_id":    in.SettlementID,
 		"state":            string(in.State),
@@ -161,7 +161,7 @@ func instructionColumns(in settle.Instruction) map[string]any {
 	}
 }
 
-func eventRow(in settle.Instruction, e settle.InstructionEvent) *spanner.Mutation {
+func eventRow(in transfer.Instruction, e transfer.Event) *spanner.Mutation {
 	return spanner.InsertMap("bank_instruction_events", map[string]any{
 		"settlement_id": in.SettlementID,
 		"version":       in.Version,
@@ -175,12 +175,12 @@ func eventRow(in settle.Instruction, e settle.InstructionEvent) *spanner.Mutatio
 }
 
 // changeRows is everything that a change writes, in one commit.
-func changeRows(c settle.Change) []*spanner.Mutation {
+func changeRows(c transfer.Change) []*spanner.Mutation {
 	if !c.Write {
 		return nil
 	}
 	row := instructionColumns(c.Next)
-	if c.Next.State != settle.InstructionUncertain {
+	if c.Next.State != transfer.StateUncertain {
 		row["uncertain_since"] = spanner.NullTime{}
 	}
 	var superseded []*spanner.Mutation
@@ -212,7 +212,7 @@ func changeRows(c settle.Change) []*spanner.Mutation {
 }
 
 // supersededRow keeps the key that a change takes from its instruction.
-func supersededRow(c settle.Change) *spanner.Mutation {
+func supersededRow(c transfer.Change) *spanner.Mutation {
 	was := c.Supersedes
 	return spanner.InsertMap("bank_superseded_keys", map[string]any{
 		"settlement_id":    was.SettlementID,
@@ -297,16 +297,16 @@ func inTurn(lists [][]string, limit int) []string {
 }
 
 // Backlog implements settle.Store.
-func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
+func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	var uncertain, due spanner.NullTime
 	var manual int64
-	err := s.queryIndexes(ctx, backlogSQL, map[string]any{"manual": int64(settle.MaxManual)}, func(row *spanner.Row) error {
+	err := s.queryIndexes(ctx, backlogSQL, map[string]any{"manual": int64(transfer.MaxManual)}, func(row *spanner.Row) error {
 		return row.Columns(&uncertain, &due, &manual)
 	})
 	if err != nil {
-		return settle.Backlog{}, fmt.Errorf("find the oldest uncertain, the next due and the manual bank instructions: %w", err)
+		return transfer.Backlog{}, fmt.Errorf("find the oldest uncertain, the next due and the manual bank instructions: %w", err)
 	}
-	return settle.Backlog{UncertainSince: uncertain.Time, NextDue: due.Time, Manual: int(manual)}, nil
+	return transfer.Backlog{UncertainSince: uncertain.Time, NextDue: due.Time, Manual: int(manual)}, nil
 }
 
 // emulatorHint makes the emulator answer a query that is forced to NULL_FILTERED

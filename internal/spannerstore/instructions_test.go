@@ -21,6 +21,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/storetest"
 	"github.com/settleonce/settleonce/schema"
@@ -31,23 +33,23 @@ const wantsBank = `{"settlement_id":"stl-8472","account_id":"a","amount_cents":4
 // countingBank accepts every send and confirms it when asked, and counts.
 type countingBank struct{ sends, questions atomic.Int64 }
 
-func (*countingBank) Compose(settle.Payout, uuid.UUID) ([]byte, error) { return []byte("{}"), nil }
+func (*countingBank) Compose(payout.Payout, uuid.UUID) ([]byte, error) { return []byte("{}"), nil }
 
-func (b *countingBank) Send(context.Context, settle.SendRequest) settle.SendResult {
+func (b *countingBank) Send(context.Context, transfer.SendRequest) transfer.SendResult {
 	b.sends.Add(1)
-	return settle.SendResult{Class: settle.SendAccepted, Answer: settle.BankAnswer{HTTPStatus: 201}}
+	return transfer.SendResult{Class: transfer.SendAccepted, Answer: transfer.BankAnswer{HTTPStatus: 201}}
 }
 
-func (b *countingBank) Status(context.Context, settle.StatusRequest) settle.StatusResult {
+func (b *countingBank) Status(context.Context, transfer.StatusRequest) transfer.StatusResult {
 	b.questions.Add(1)
-	return settle.StatusResult{Reading: settle.StatusConfirmed, Answer: settle.BankAnswer{HTTPStatus: 200}}
+	return transfer.StatusResult{Reading: transfer.StatusConfirmed, Answer: transfer.BankAnswer{HTTPStatus: 200}}
 }
 
 // stepper makes steps at the time that now holds.
-func stepper(store settle.InstructionStore, bank settle.Bank, now *atomic.Pointer[time.Time]) *settle.Stepper {
-	return &settle.Stepper{
+func stepper(store transfer.Store, bank transfer.Bank, now *atomic.Pointer[time.Time]) *transfer.Stepper {
+	return &transfer.Stepper{
 		Store: store, Bank: bank, NewID: uuid.NewString, Now: func() time.Time { return *now.Load() }, Log: slog.New(slog.DiscardHandler),
-		Policy: settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},
+		Policy: transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second},
 	}
 }
 
@@ -77,14 +79,14 @@ func TestALostAnswerSendsOnce(t *testing.T) {
 			t.Errorf("step: %v", err)
 		}
 		w.watch(nil)
-		for n := 0; state != settle.InstructionConfirmed && n < 10; n++ {
+		for n := 0; state != transfer.StateConfirmed && n < 10; n++ {
 			later := now.Load().Add(2 * time.Hour)
 			now.Store(&later)
 			if state, err = steps.Step(t.Context(), "stl-8472"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if bank.sends.Load() != 1 || state != settle.InstructionConfirmed {
+		if bank.sends.Load() != 1 || state != transfer.StateConfirmed {
 			t.Errorf("%d sends, state %s; want 1, confirmed", bank.sends.Load(), state)
 		}
 		for _, violation := range b.Snapshot(t).Violations(false) {
@@ -111,7 +113,7 @@ func TestALostSettlingCommitSendsOnce(t *testing.T) {
 		w.wantFired(t)
 		w.watch(nil)
 		var result settle.Result
-		for n := 0; result.Instruction != settle.InstructionConfirmed && n < 5; n++ {
+		for n := 0; result.Instruction != transfer.StateConfirmed && n < 5; n++ {
 			later := now.Load().Add(2 * time.Hour)
 			now.Store(&later)
 			var err error
@@ -119,7 +121,7 @@ func TestALostSettlingCommitSendsOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if bank.sends.Load() != 1 || result.Instruction != settle.InstructionConfirmed {
+		if bank.sends.Load() != 1 || result.Instruction != transfer.StateConfirmed {
 			t.Errorf("%d sends, %+v; want 1, confirmed", bank.sends.Load(), result)
 		}
 		for _, violation := range b.Snapshot(t).Violations(false) {
@@ -149,7 +151,7 @@ func TestStepsAtTheSameTimeSendOnce(t *testing.T) {
 		switch err := <-failed; {
 		case err == nil:
 			done++
-		case !errors.Is(err, settle.ErrNotDue):
+		case !errors.Is(err, transfer.ErrNotDue):
 			t.Error(err)
 		}
 	}
@@ -170,17 +172,17 @@ func TestDueReturnsNothingThatIsFinal(t *testing.T) {
 	b, queries := newBackend(t), &queryWatch{}
 	store := b.open(t, option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(queries.stream)))
 	now := storetest.PublishTime
-	settleInState := func(id string, next time.Time, state settle.InstructionState) {
+	settleInState := func(id string, next time.Time, state transfer.State) {
 		st := storetest.NewSettlement(t, withBank(id))
 		st.Instruction.State, st.Instruction.NextCheckAt = state, next
 		if _, err := store.Settle(t.Context(), st); err != nil {
 			t.Fatal(err)
 		}
 	}
-	settleInState("due", now, settle.InstructionUncertain)
+	settleInState("due", now, transfer.StateUncertain)
 	for n := range 100 {
-		settleInState(fmt.Sprintf("final-%d", n), time.Time{}, settle.InstructionReturned)
-		settleInState(fmt.Sprintf("watched-%d", n), now.Add(time.Hour), settle.InstructionConfirmed)
+		settleInState(fmt.Sprintf("final-%d", n), time.Time{}, transfer.StateReturned)
+		settleInState(fmt.Sprintf("watched-%d", n), now.Add(time.Hour), transfer.StateConfirmed)
 	}
 	queries.watch()
 	due, err := store.Due(t.Context(), now, 1000)
@@ -419,7 +421,7 @@ type sendWatch struct {
 	before []string
 }
 
-func (b *sendWatch) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+func (b *sendWatch) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	b.before = b.w.seen()
 	b.w.watch(nil)
 	return b.countingBank.Send(ctx, r)
@@ -437,7 +439,7 @@ func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	service := &settle.Service{Store: store, Banking: stepper(store, bank, now), DefaultCurrency: "USD", NewID: uuid.NewString, Now: time.Now}
 	w.watch(nil)
 	result, err := service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{Data: []byte(wantsBank)}})
-	if err != nil || result.Instruction != settle.InstructionAccepted {
+	if err != nil || result.Instruction != transfer.StateAccepted {
 		t.Fatalf("%+v, %v", result, err)
 	}
 	if diff := cmp.Diff([]string{"Commit"}, bank.before); diff != "" {
@@ -458,8 +460,8 @@ func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	}
 	w.watch(nil)
 	later = later.Add(48 * time.Hour)
-	reconciler := &settle.Reconciler{Store: store, Banking: stepper(store, bank, now), Now: func() time.Time { return later }, Limit: 2, Concurrency: 1}
-	if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Due != 1 || run.States[settle.InstructionConfirmed] != 1 {
+	reconciler := &transfer.Reconciler{Store: store, Banking: stepper(store, bank, now), Now: func() time.Time { return later }, Limit: 2, Concurrency: 1}
+	if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Due != 1 || run.States[transfer.StateConfirmed] != 1 {
 		t.Fatalf("%+v, %v", run, err)
 	}
 	if diff := cmp.Diff(slices.Concat([]string{"ExecuteStreamingSql"}, question, []string{"ExecuteStreamingSql"}), w.seen()); diff != "" {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Lazy is a settle.Store that opens its database in the first call, and opens
@@ -77,7 +78,7 @@ func (l *Lazy) Due(ctx context.Context, now time.Time, limit int) (ids []string,
 }
 
 // Change implements settle.Store.
-func (l *Lazy) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (change settle.Change, err error) {
+func (l *Lazy) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, err error) {
 	err = l.use(ctx, func(s *Store) error {
 		change, err = s.Change(ctx, id, decide)
 		return err
@@ -86,7 +87,7 @@ func (l *Lazy) Change(ctx context.Context, id string, decide func(settle.Instruc
 }
 
 // Backlog implements settle.Store.
-func (l *Lazy) Backlog(ctx context.Context) (backlog settle.Backlog, err error) {
+func (l *Lazy) Backlog(ctx context.Context) (backlog transfer.Backlog, err error) {
 	err = l.use(ctx, func(s *Store) error {
 		backlog, err = s.Backlog(ctx)
 		return err

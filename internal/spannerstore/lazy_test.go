@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/storetest"
@@ -54,14 +56,14 @@ func TestLazyKeepsAClientThatWorks(t *testing.T) {
 		t.Error("settled for a caller that is gone")
 	}
 	w.fault = nil
-	notDue := func(settle.Instruction) (settle.Change, error) { return settle.Change{}, settle.ErrNotDue }
-	if _, err := lazy.Change(t.Context(), "stl-8472", notDue); !errors.Is(err, settle.ErrNotDue) {
+	notDue := func(transfer.Instruction) (transfer.Change, error) { return transfer.Change{}, transfer.ErrNotDue }
+	if _, err := lazy.Change(t.Context(), "stl-8472", notDue); !errors.Is(err, transfer.ErrNotDue) {
 		t.Errorf("error %v, want ErrNotDue", err)
 	}
 	unknown := storetest.NewSettlement(t, other)
 	unknown.Hash = "v2:00"
 	must(lazy.Settle(t.Context(), unknown))
-	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, settle.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
+	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, payout.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
 		t.Errorf("error %v, want ErrUnknownHashVersion alone", err)
 	}
 	must(lazy.Settle(t.Context(), storetest.NewSettlement(t, third)))

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/api/iterator"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Tags by which Spanner's statistics tell this program's work apart.
@@ -153,15 +155,15 @@ func scanStored(row *spanner.Row, settlementID string) (storedRow, error) {
 	if err != nil {
 		return storedRow{}, fmt.Errorf("read settlement: %w", err)
 	}
-	m.CreditorAccount, m.Reference, m.PayloadHash = creditor.StringVal, reference.StringVal, settle.PayloadHash(hash)
+	m.CreditorAccount, m.Reference, m.PayloadHash = creditor.StringVal, reference.StringVal, payout.Hash(hash)
 	stored := settle.Stored{
 		Movement:           &m,
-		Instruction:        settle.InstructionState(state.StringVal),
+		Instruction:        transfer.State(state.StringVal),
 		ConflictDeliveryID: conflict.StringVal,
 	}
 	if receiptHash.Valid {
 		stored.Receipt = &settle.Receipt{
-			PayloadHash: settle.PayloadHash(receiptHash.StringVal), DeliveryID: delivery.StringVal,
+			PayloadHash: payout.Hash(receiptHash.StringVal), DeliveryID: delivery.StringVal,
 		}
 	}
 	return storedRow{Stored: stored, conflictDeliveries: conflictDeliveries.Int64}, nil

@@ -5,18 +5,19 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // usualSettlement is a payout as most are: without metadata and without bank.
 func usualSettlement(tb testing.TB) settle.Settlement {
 	tb.Helper()
 	message := []byte(`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}`)
-	payout, err := settle.Decode(message, "")
+	p, err := payout.Decode(message, "")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return settle.Settlement{
-		Payout: payout, Hash: payout.Hash(), DeliveryID: "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+		Payout: p, Hash: p.Hash(), DeliveryID: "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
 		Message: settle.Message{ID: "1002", PublishTime: time.Unix(1, 0), Data: message},
 	}
 }

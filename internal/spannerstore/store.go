@@ -28,7 +28,7 @@ type Store struct {
 	client *spanner.Client
 	// turn, when not nil, lets one read-write transaction run at a time: the
 	// emulator mishandles two of one client.
-	turn chan struct{}
+	emulatorTxLock chan struct{}
 	// hint stands before the queries of NULL_FILTERED indexes; empty but for the
 	// emulator.
 	hint string
@@ -67,7 +67,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{client: client}
 	if cfg.Emulator {
-		s.turn, s.hint = make(chan struct{}, 1), emulatorHint
+		s.emulatorTxLock, s.hint = make(chan struct{}, 1), emulatorHint
 	}
 	return s, nil
 }
@@ -84,20 +84,20 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 	var lastErr error
 	for range maxAttempts {
 		result, err := try(ctx, st)
-		fate := commitFate(err)
+		fate := commitStatusOf(err)
 		switch {
-		case fate == fateCommitted:
+		case fate == commitDone:
 			return result, nil
-		case fate == fateRefused:
-			return settle.Result{}, withhold(err)
-		case fate == fateUnknown && callerIsGone(ctx):
+		case fate == commitRefused:
+			return settle.Result{}, redact(err)
+		case fate == commitUnknown && callerIsGone(ctx):
 			return settle.Result{}, unknownOutcome(err)
 		}
-		result, next, lookErr := s.look(ctx, fate, st)
+		result, next, lookErr := s.readAndJudge(ctx, fate, st)
 		if next == nil && lookErr == nil {
 			return result, nil
 		}
-		if fate == fateUnknown && (lookErr != nil || ctx.Err() != nil) {
+		if fate == commitUnknown && (lookErr != nil || ctx.Err() != nil) {
 			return settle.Result{}, unknownOutcome(err, lookErr)
 		}
 		if try, lastErr = next, err; lookErr != nil {
@@ -111,7 +111,7 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 // the message again.
 func unknownOutcome(errs ...error) error {
 	for i, err := range errs {
-		errs[i] = withhold(err)
+		errs[i] = redact(err)
 	}
 	return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, errors.Join(errs...))
 }
@@ -170,8 +170,8 @@ func (s *Store) settleInTransaction(ctx context.Context, st settle.Settlement) (
 //
 // After a lost answer the read has a context of its own, because the caller's
 // deadline is often what ended.
-func (s *Store) look(ctx context.Context, after fate, st settle.Settlement) (result settle.Result, next attempt, err error) {
-	if after == fateUnknown {
+func (s *Store) readAndJudge(ctx context.Context, after commitStatus, st settle.Settlement) (result settle.Result, next attempt, err error) {
+	if after == commitUnknown {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
 		defer cancel()
@@ -210,13 +210,13 @@ func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
 	var lastErr error
 	for range maxAttempts {
 		err := step(ctx, q)
-		switch commitFate(err) {
-		case fateCommitted:
+		switch commitStatusOf(err) {
+		case commitDone:
 			return nil
-		case fateRefused:
-			return withhold(err)
-		case fateExists:
-		case fateUnknown: // the transaction recognises this delivery's own row
+		case commitRefused:
+			return redact(err)
+		case commitExists:
+		case commitUnknown: // the transaction recognises this delivery's own row
 			if ctx.Err() != nil {
 				return s.rereadQuarantined(ctx, q, err)
 			}
@@ -238,7 +238,7 @@ func (s *Store) rereadQuarantined(ctx context.Context, q settle.Quarantined, los
 	known, err := readQuarantined(ctx, s.client.Single(), q)
 	switch {
 	case err != nil:
-		return errors.Join(unknown, withhold(err))
+		return errors.Join(unknown, redact(err))
 	case known.lastDeliveryID == q.DeliveryID:
 		return nil
 	}
@@ -285,10 +285,10 @@ func (s *Store) insert(ctx context.Context, tag string, rows []*spanner.Mutation
 // readWrite runs fn in a read-write transaction and returns its commit
 // timestamp. fn may be run several times.
 func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
-	if s.turn != nil {
+	if s.emulatorTxLock != nil {
 		select {
-		case s.turn <- struct{}{}:
-			defer func() { <-s.turn }()
+		case s.emulatorTxLock <- struct{}{}:
+			defer func() { <-s.emulatorTxLock }()
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
 		}
@@ -297,47 +297,47 @@ func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Conte
 	return response.CommitTs, err
 }
 
-// fate is what is known of a commit.
-type fate int
+// commitStatus is what is known of a commit.
+type commitStatus int
 
 const (
-	fateUnknown   fate = iota // it may have gone through, or may yet
-	fateCommitted             // it went through
-	fateExists                // a row is there already, nothing was written
-	fateRefused               // Spanner refused it, nothing was written
+	commitUnknown commitStatus = iota // it may have gone through, or may yet
+	commitDone                        // it went through
+	commitExists                      // a row is there already, nothing was written
+	commitRefused                     // Spanner refused it, nothing was written
 )
 
-// commitFate reads an error of a commit. Codes not listed here do not tell
+// commitStatusOf reads an error of a commit. Codes not listed here do not tell
 // whether the commit went through, whatever their names suggest.
-func commitFate(err error) fate {
+func commitStatusOf(err error) commitStatus {
 	if err == nil {
-		return fateCommitted
+		return commitDone
 	}
 	if _, rpc := status.FromError(err); !rpc && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return fateRefused // our own error: what was decided cannot be carried out
+		return commitRefused // our own error: what was decided cannot be carried out
 	}
 	switch spanner.ErrCode(err) { //nolint:exhaustive // every other code is unknown, and new ones must be
 	case codes.AlreadyExists:
-		return fateExists
+		return commitExists
 	case codes.OutOfRange, codes.FailedPrecondition, codes.InvalidArgument, codes.NotFound, codes.PermissionDenied, codes.Unauthenticated:
-		return fateRefused
+		return commitRefused
 	default:
-		return fateUnknown
+		return commitUnknown
 	}
 }
 
-// withheldError keeps text that can quote column values out of logs and answers.
-type withheldError struct{ err error }
+// redactedError keeps text that can quote column values out of logs and answers.
+type redactedError struct{ err error }
 
-func (e withheldError) Error() string {
+func (e redactedError) Error() string {
 	return fmt.Sprintf("spanner: %s (its text can quote column values and is withheld)", spanner.ErrCode(e.err))
 }
 
-func (e withheldError) Unwrap() error { return e.err }
+func (e redactedError) Unwrap() error { return e.err }
 
-// withhold hides the text of Spanner's errors, but for the codes that speak of
+// redact hides the text of Spanner's errors, but for the codes that speak of
 // connections, rights and names and not of what was written.
-func withhold(err error) error {
+func redact(err error) error {
 	if _, rpc := status.FromError(err); err == nil || !rpc {
 		return err
 	}
@@ -346,6 +346,6 @@ func withhold(err error) error {
 		codes.PermissionDenied, codes.Unauthenticated, codes.NotFound:
 		return err
 	default:
-		return withheldError{err}
+		return redactedError{err}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // instruments are what is measured with; the package comment lists them.
@@ -108,7 +110,7 @@ func (t *Telemetry) measure(ctx context.Context, d settle.Delivery, r settle.Res
 	case settle.OutcomeDuplicate:
 		i.replayAge.Record(ctx, max(now.Sub(r.AppliedAt), 0).Seconds(), with(outcome))
 	case settle.OutcomeQuarantined:
-		var reason settle.Reason
+		var reason payout.Reason
 		if r.Refusal != nil {
 			reason = r.Refusal.Reason
 		}
@@ -118,9 +120,9 @@ func (t *Telemetry) measure(ctx context.Context, d settle.Delivery, r settle.Res
 }
 
 // Run implements event.Observer.
-func (t *Telemetry) Run(ctx context.Context) (context.Context, func(settle.Reconciled, error)) {
+func (t *Telemetry) Run(ctx context.Context) (context.Context, func(transfer.Reconciled, error)) {
 	ctx, span := t.tracer.Start(ctx, "reconcile bank instructions", trace.WithSpanKind(trace.SpanKindConsumer))
-	return ctx, func(run settle.Reconciled, err error) {
+	return ctx, func(run transfer.Reconciled, err error) {
 		if err == nil {
 			t.instruments.oldestUncertain.Record(ctx, run.OldestUncertain.Seconds())
 			t.instruments.manual.Record(ctx, int64(run.Manual))

@@ -8,12 +8,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Store is a store whose calls are measured.
 type Store interface {
 	settle.Store
-	settle.InstructionStore
+	transfer.Store
 }
 
 // Store returns store with a span for each change, and with a count of the bank
@@ -35,7 +36,7 @@ func (s observedStore) Settle(ctx context.Context, st settle.Settlement) (settle
 	ctx, span := s.t.tracer.Start(ctx, "store settle", trace.WithSpanKind(trace.SpanKindClient))
 	result, err := s.Store.Settle(ctx, st)
 	end(span, err)
-	if err == nil && result.Outcome == settle.OutcomeApplied && result.Instruction != settle.InstructionNone {
+	if err == nil && result.Outcome == settle.OutcomeApplied && result.Instruction != transfer.StateNone {
 		s.t.entered(ctx, result.Instruction)
 	}
 	return result, err
@@ -49,13 +50,13 @@ func (s observedStore) Quarantine(ctx context.Context, q settle.Quarantined) err
 	return err
 }
 
-// Change implements [settle.InstructionStore].
+// Change implements [transfer.Store].
 func (s observedStore) Change(
-	ctx context.Context, settlementID string, decide func(settle.Instruction) (settle.Change, error),
-) (settle.Change, error) {
+	ctx context.Context, settlementID string, decide func(transfer.Instruction) (transfer.Change, error),
+) (transfer.Change, error) {
 	ctx, span := s.t.tracer.Start(ctx, "store change instruction", trace.WithSpanKind(trace.SpanKindClient))
 	change, err := s.Store.Change(ctx, settlementID, decide)
-	if errors.Is(err, settle.ErrNotDue) {
+	if errors.Is(err, transfer.ErrNotDue) {
 		end(span, nil) // an answer, not a fault
 		return change, err
 	}
@@ -66,12 +67,12 @@ func (s observedStore) Change(
 	return change, err
 }
 
-func (t *Telemetry) entered(ctx context.Context, state settle.InstructionState) {
+func (t *Telemetry) entered(ctx context.Context, state transfer.State) {
 	t.instruments.instructions.Add(ctx, 1, with(attribute.String("state", string(state))))
 }
 
 // Bank returns bank with a span and a count for each exchange.
-func (t *Telemetry) Bank(bank settle.Bank) settle.Bank {
+func (t *Telemetry) Bank(bank transfer.Bank) transfer.Bank {
 	if t == nil {
 		return bank
 	}
@@ -79,20 +80,20 @@ func (t *Telemetry) Bank(bank settle.Bank) settle.Bank {
 }
 
 type observedBank struct {
-	settle.Bank
+	transfer.Bank
 	t *Telemetry
 }
 
-// Send implements [settle.Bank].
-func (b observedBank) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+// Send implements [transfer.Bank].
+func (b observedBank) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	ctx, span := b.t.tracer.Start(ctx, "bank send", trace.WithSpanKind(trace.SpanKindClient))
 	result := b.Bank.Send(ctx, r)
 	b.t.exchanged(ctx, span, "send", result.Class.String(), result.Answer.HTTPStatus)
 	return result
 }
 
-// Status implements [settle.Bank].
-func (b observedBank) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+// Status implements [transfer.Bank].
+func (b observedBank) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	ctx, span := b.t.tracer.Start(ctx, "bank status", trace.WithSpanKind(trace.SpanKindClient))
 	result := b.Bank.Status(ctx, r)
 	b.t.exchanged(ctx, span, "status", result.Reading.String(), result.Answer.HTTPStatus)

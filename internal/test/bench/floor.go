@@ -16,7 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 )
 
@@ -86,7 +86,7 @@ func (l *lab) measureFloor(ctx context.Context) (err error) {
 }
 
 func decodeAndHash(message []byte) error {
-	p, err := settle.Decode(message, "USD")
+	p, err := payout.Decode(message, "USD")
 	if err == nil && p.Hash() == "" {
 		err = errors.New("no payload hash")
 	}

@@ -3,14 +3,15 @@ package crash
 import (
 	"fmt"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // Books are ours and the bank's.
 type Books struct {
-	snapshot.Snapshot
+	audit.Snapshot
 
 	Ledger   []fakebank.Transfer
 	Requests map[string]fakebank.Requests // by key
@@ -21,8 +22,8 @@ type Books struct {
 func (b Books) Disagreements() []string {
 	var found []string
 	transfers := map[string][]fakebank.Transfer{}
-	for _, transfer := range b.Ledger {
-		transfers[transfer.Key] = append(transfers[transfer.Key], transfer)
+	for _, tr := range b.Ledger {
+		transfers[tr.Key] = append(transfers[tr.Key], tr)
 	}
 	for _, in := range b.Instructions {
 		key := in.Transfer.Key.String()
@@ -47,7 +48,7 @@ func (b Books) Disagreements() []string {
 
 // disagreement tells what of an instruction does not agree with the transfers under
 // the keys that it has and had; empty for nothing.
-func disagreement(in settle.Instruction, m *settle.Movement, transfers []fakebank.Transfer) string {
+func disagreement(in transfer.Instruction, m *settle.Movement, transfers []fakebank.Transfer) string {
 	var moved, returned int
 	for _, t := range transfers {
 		moved += one(t.Moved())
@@ -62,14 +63,14 @@ func disagreement(in settle.Instruction, m *settle.Movement, transfers []fakeban
 	}
 	agrees := len(transfers) <= 1
 	switch in.State {
-	case settle.InstructionUncertain, settle.InstructionManual, settle.InstructionNone:
-	case settle.InstructionAccepted:
+	case transfer.StateUncertain, transfer.StateManual, transfer.StateNone:
+	case transfer.StateAccepted:
 		agrees = agrees && len(transfers) == 1
-	case settle.InstructionConfirmed:
+	case transfer.StateConfirmed:
 		agrees = agrees && moved+returned == 1 // a return is news that we may not have asked for yet
-	case settle.InstructionRejected:
+	case transfer.StateRejected:
 		agrees = agrees && moved == 0
-	case settle.InstructionReturned:
+	case transfer.StateReturned:
 		agrees = agrees && returned == 1
 	}
 	if agrees {

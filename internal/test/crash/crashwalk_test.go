@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
@@ -38,28 +39,28 @@ func TestBooksKnowEveryKey(t *testing.T) {
 	paid := func(key, status string) fakebank.Transfer {
 		return fakebank.Transfer{ID: "of " + key, Key: key, Settlement: id, AmountMinor: 1, Currency: "EUR", Status: status}
 	}
-	first, second := settle.InstructionKey(id), settle.KeyOfGeneration(id, 2)
+	first, second := transfer.InstructionKey(id), transfer.KeyOfGeneration(id, 2)
 	for _, test := range []struct {
 		name   string
-		state  settle.InstructionState
+		state  transfer.State
 		sends  int64
 		ledger []fakebank.Transfer
 		want   string // in the only disagreement; empty: there is none
 	}{
-		{"nothing sent", settle.InstructionUncertain, 1, nil, ""},
-		{"paid under the new key", settle.InstructionConfirmed, 1, []fakebank.Transfer{paid(second.String(), fakebank.Settled)}, ""},
-		{"paid under the old key", settle.InstructionConfirmed, 1, []fakebank.Transfer{paid(first.String(), fakebank.Settled)}, ""},
-		{"paid under both", settle.InstructionConfirmed, 1, []fakebank.Transfer{paid(first.String(), fakebank.Settled), paid(second.String(), fakebank.Settled)}, "the instruction is confirmed"},
-		{"reversed and paid under the old key", settle.InstructionRejected, 1, []fakebank.Transfer{paid(first.String(), fakebank.Settled)}, "the instruction is rejected"},
-		{"sent and not counted", settle.InstructionUncertain, 0, nil, "sent 1 times and counted 0"},
-		{"of nobody", settle.InstructionUncertain, 1, []fakebank.Transfer{paid("another", fakebank.Settled)}, "there is no such instruction"},
+		{"nothing sent", transfer.StateUncertain, 1, nil, ""},
+		{"paid under the new key", transfer.StateConfirmed, 1, []fakebank.Transfer{paid(second.String(), fakebank.Settled)}, ""},
+		{"paid under the old key", transfer.StateConfirmed, 1, []fakebank.Transfer{paid(first.String(), fakebank.Settled)}, ""},
+		{"paid under both", transfer.StateConfirmed, 1, []fakebank.Transfer{paid(first.String(), fakebank.Settled), paid(second.String(), fakebank.Settled)}, "the instruction is confirmed"},
+		{"reversed and paid under the old key", transfer.StateRejected, 1, []fakebank.Transfer{paid(first.String(), fakebank.Settled)}, "the instruction is rejected"},
+		{"sent and not counted", transfer.StateUncertain, 0, nil, "sent 1 times and counted 0"},
+		{"of nobody", transfer.StateUncertain, 1, []fakebank.Transfer{paid("another", fakebank.Settled)}, "there is no such instruction"},
 	} {
 		b := Books{
-			Snapshot: snapshot.Snapshot{
+			Snapshot: audit.Snapshot{
 				Movements: []settle.Movement{{SettlementID: id, AmountCents: 1, Currency: "EUR"}},
-				Instructions: []settle.Instruction{{
-					SettlementID: id, Transfer: settle.Transfer{Key: second}, State: test.state, Sends: test.sends,
-					Superseded: []settle.SupersededKey{{Key: first, At: time.Unix(1, 0)}},
+				Instructions: []transfer.Instruction{{
+					SettlementID: id, Transfer: transfer.Transfer{Key: second}, State: test.state, Sends: test.sends,
+					Superseded: []transfer.SupersededKey{{Key: first, At: time.Unix(1, 0)}},
 				}},
 			},
 			Ledger: test.ledger, Requests: map[string]fakebank.Requests{second.String(): {Posts: 1}},

@@ -13,9 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/bank"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -62,7 +64,7 @@ func settlementKey(settlementID string) spanner.Key {
 	return spanner.Key{key[:]}
 }
 
-func (w *world) snapshot(t *testing.T) snapshot.Snapshot {
+func (w *world) snapshot(t *testing.T) audit.Snapshot {
 	t.Helper()
 	return w.db.snapshot(t)
 }
@@ -88,15 +90,15 @@ func TestDeliveriesAndReconcilersAtTheSameTime(t *testing.T) {
 		w := newWorld(t, fakebank.Plan{})
 		store := w.store(t)
 		for n := range contenders {
-			p, err := settle.Decode([]byte(contended(n)), "")
+			p, err := payout.Decode([]byte(contended(n)), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := w.client(t).Compose(p, settle.InstructionKey(p.SettlementID))
+			body, err := w.client(t).Compose(p, transfer.InstructionKey(p.SettlementID))
 			if err != nil {
 				t.Fatal(err)
 			}
-			in := settle.NewInstruction(p, body, time.Now().Add(-time.Second))
+			in := transfer.NewInstruction(p, body, time.Now().Add(-time.Second))
 			if _, err := store.Settle(t.Context(), settle.Settlement{Payout: p, Hash: p.Hash(), DeliveryID: uuid.NewString(), Instruction: in}); err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +119,7 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 	)
 	for n := range contenders {
 		id := fmt.Sprintf("stl-%d", n)
-		w.bank.Expect(id, settle.InstructionKey(id).String())
+		w.bank.Expect(id, transfer.InstructionKey(id).String())
 	}
 	for range 2 {
 		store := w.store(t)
@@ -135,7 +137,7 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 			}
 		})
 		reconciling := w.stepper(t, w.store(t))
-		reconciler := &settle.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contenders, Concurrency: 4}
+		reconciler := &transfer.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contenders, Concurrency: 4}
 		reconcilers.Go(func() {
 			for {
 				if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Failed > 0 {
@@ -169,7 +171,7 @@ func (w *world) wantOneSendEach(t *testing.T) {
 		t.Errorf("%d transfers, want %d", got, contenders)
 	}
 	for _, in := range w.snapshot(t).Instructions {
-		if in.Sends != 1 || in.State != settle.InstructionAccepted && in.State != settle.InstructionConfirmed {
+		if in.Sends != 1 || in.State != transfer.StateAccepted && in.State != transfer.StateConfirmed {
 			t.Errorf("settlement %s: %s after %d sends", in.SettlementID, in.State, in.Sends)
 		}
 	}
@@ -198,11 +200,11 @@ func (w *world) client(t *testing.T) *bank.Client {
 }
 
 // stepper makes steps as an instance of its own.
-func (w *world) stepper(t *testing.T, store settle.InstructionStore) *settle.Stepper {
+func (w *world) stepper(t *testing.T, store transfer.Store) *transfer.Stepper {
 	t.Helper()
-	return &settle.Stepper{
+	return &transfer.Stepper{
 		Store: store, Bank: w.client(t), NewID: uuid.NewString, Now: time.Now, Log: slog.New(slog.DiscardHandler),
-		Policy: settle.Policy{
+		Policy: transfer.Policy{
 			KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second,
 			SendTimeout: bank.DefaultSendTimeout, StatusTimeout: bank.DefaultStatusTimeout,
 		},

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 )
 
@@ -14,7 +14,7 @@ type tally struct {
 	movements, receipts, reversals, conflicts, quarantined int
 
 	counted     int64 // deliveries that were conflicts or went to quarantine
-	instruction settle.InstructionState
+	instruction transfer.State
 	doubtful    bool // it is uncertain, and something of it may have reached the bank
 	missed      bool // the bank was asked and did not know the transfer
 	executed    int  // transfers of the bank
@@ -25,7 +25,7 @@ type tally struct {
 // what there is of one.
 func (s scenario) look(t *testing.T, l *lane, id string) tally {
 	t.Helper()
-	all, err := readback.Read(t.Context(), l.db.client)
+	all, err := audit.Read(t.Context(), l.db.client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,15 +60,15 @@ func tallyOf(b crash.Books, id string) tally {
 	}
 	for _, in := range b.Instructions {
 		if in.SettlementID == id {
-			of.instruction, of.doubtful = in.State, in.State == settle.InstructionUncertain && in.Sends > 0
+			of.instruction, of.doubtful = in.State, in.State == transfer.StateUncertain && in.Sends > 0
 		}
 	}
 	for _, e := range b.Events {
-		of.missed = of.missed || e.SettlementID == id && strings.HasPrefix(e.Event.Detail, settle.StatusNotFound.String())
+		of.missed = of.missed || e.SettlementID == id && strings.HasPrefix(e.Event.Detail, transfer.StatusNotFound.String())
 	}
-	for _, transfer := range b.Ledger {
-		of.executed += one(transfer.Settlement == id)
-		of.moved += one(transfer.Settlement == id && transfer.Moved())
+	for _, tr := range b.Ledger {
+		of.executed += one(tr.Settlement == id)
+		of.moved += one(tr.Settlement == id && tr.Moved())
 	}
 	return of
 }

@@ -11,7 +11,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
@@ -44,7 +44,7 @@ type scenario struct {
 	end tally
 	// doubted, where it is not empty, is the state in which an instruction ends
 	// that the crash left with a send of which nothing is known.
-	doubted settle.InstructionState
+	doubted transfer.State
 	// expired says that the receipt was deleted.
 	expired bool
 	// unreachable says that the process that delivers first cannot reach the bank.
@@ -93,13 +93,13 @@ func withoutBank() []scenario {
 }
 
 func withBank() []scenario {
-	confirmed := tally{movements: 1, receipts: 1, instruction: settle.InstructionConfirmed, executed: 1, moved: 1}
-	rejected := tally{movements: 1, receipts: 1, instruction: settle.InstructionRejected, executed: 1, reversals: 1}
-	refused := tally{movements: 1, receipts: 1, instruction: settle.InstructionRejected, reversals: 1}
-	returned := tally{movements: 1, receipts: 1, instruction: settle.InstructionReturned, executed: 1, reversals: 1}
+	confirmed := tally{movements: 1, receipts: 1, instruction: transfer.StateConfirmed, executed: 1, moved: 1}
+	rejected := tally{movements: 1, receipts: 1, instruction: transfer.StateRejected, executed: 1, reversals: 1}
+	refused := tally{movements: 1, receipts: 1, instruction: transfer.StateRejected, reversals: 1}
+	returned := tally{movements: 1, receipts: 1, instruction: transfer.StateReturned, executed: 1, reversals: 1}
 	missed := confirmed
 	missed.missed = true
-	unclear := tally{movements: 1, receipts: 1, instruction: settle.InstructionManual, missed: true}
+	unclear := tally{movements: 1, receipts: 1, instruction: transfer.StateManual, missed: true}
 
 	send, ask, askAndSend := []string{http.MethodPost}, []string{http.MethodGet}, []string{http.MethodGet, http.MethodPost}
 	attempts := func(a ...fakebank.Attempt) fakebank.Plan { return fakebank.Plan{Attempts: a} }
@@ -115,11 +115,11 @@ func withBank() []scenario {
 		{
 			// A refusal proves nothing when an earlier send may have reached the bank.
 			name: "bank refuses the send", plan: fakebank.Plan{Rest: refusal},
-			end: refused, doubted: settle.InstructionManual, asked: send,
+			end: refused, doubted: transfer.StateManual, asked: send,
 		},
 		{
 			name: "bank out of reach, then refuses the send", plan: fakebank.Plan{Rest: refusal}, unreachable: true,
-			end: refused, doubted: settle.InstructionManual, runs: [][]string{send},
+			end: refused, doubted: transfer.StateManual, runs: [][]string{send},
 		},
 		{
 			name: "not found, sent again and refused", plan: fakebank.Plan{Attempts: []fakebank.Attempt{never}, Rest: refusal},

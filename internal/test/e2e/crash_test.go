@@ -11,7 +11,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
@@ -142,11 +142,11 @@ func (l *lane) reconcile(t *testing.T, id string) {
 }
 
 // state is the state of the settlement's instruction.
-func (l *lane) state(t *testing.T, id string) settle.InstructionState {
+func (l *lane) state(t *testing.T, id string) transfer.State {
 	t.Helper()
 	row, err := l.db.client.Single().ReadRow(t.Context(), "bank_instructions", settlementKey(id), []string{"state"})
 	if errors.Is(err, spanner.ErrRowNotFound) {
-		return settle.InstructionNone
+		return transfer.StateNone
 	}
 	var state string
 	if err == nil {
@@ -155,7 +155,7 @@ func (l *lane) state(t *testing.T, id string) settle.InstructionState {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return settle.InstructionState(state)
+	return transfer.State(state)
 }
 
 // mostRuns bounds the runs of the reconciler after a crash. The longest way is that of
@@ -202,7 +202,7 @@ func toTheBank(moments []crash.Moment) []string {
 func (s scenario) point(t *testing.T, l *lane, id string, w *crash.Wire) {
 	t.Helper()
 	l.renew(t, s)
-	l.bank.Expect(id, settle.InstructionKey(id).String())
+	l.bank.Expect(id, transfer.InstructionKey(id).String())
 	for _, do := range s.given {
 		do(t, l, id)
 	}

@@ -23,8 +23,7 @@ import (
 
 	_ "github.com/settleonce/settleonce" // registers the functions in the child
 	"github.com/settleonce/settleonce/emulator"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/test/child"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
@@ -247,9 +246,9 @@ func (d database) env(host string) []string {
 	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host, "K_SERVICE=settleonce"}
 }
 
-func (d database) snapshot(t *testing.T) snapshot.Snapshot {
+func (d database) snapshot(t *testing.T) audit.Snapshot {
 	t.Helper()
-	all, err := readback.Read(t.Context(), d.client)
+	all, err := audit.Read(t.Context(), d.client)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,9 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
@@ -156,7 +157,7 @@ const (
 
 // becomes checks what became of a request: the answer, and that it stands where
 // the answer says and nowhere else. It returns what is stored after it.
-func (h hostileRequest) becomes(t *testing.T, f *function, db database, before snapshot.Snapshot) snapshot.Snapshot {
+func (h hostileRequest) becomes(t *testing.T, f *function, db database, before audit.Snapshot) audit.Snapshot {
 	t.Helper()
 	a := f.sendRaw(t.Context(), h.request, h.closes)
 	if a.Status != h.status || a.Outcome != h.outcome || a.Reason != h.reason {
@@ -167,8 +168,8 @@ func (h hostileRequest) becomes(t *testing.T, f *function, db database, before s
 	if (moved == 1) != (h.outcome == applied) || (kept == 1) != (h.outcome == quarantined) || moved+kept > 1 {
 		t.Errorf("%d movements and %d quarantined messages more", moved, kept)
 	}
-	asItCame := func(q snapshot.Quarantined) bool {
-		return string(q.Data) == h.kept && q.Reason == settle.ReasonUnsupportedEvent
+	asItCame := func(q spannerstore.QuarantineRow) bool {
+		return string(q.Data) == h.kept && q.Reason == payout.ReasonUnsupportedEvent
 	}
 	if h.reason == unsupported && !slices.ContainsFunc(after.Quarantined, asItCame) {
 		t.Error("not kept as it came")

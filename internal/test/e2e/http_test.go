@@ -15,6 +15,7 @@ import (
 
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
@@ -24,7 +25,7 @@ import (
 var malformed = []struct {
 	data, reason, member string
 }{
-	{strings.Repeat(" ", settle.MaxMessageBytes+1), "too_large", ""},
+	{strings.Repeat(" ", payout.MaxMessageBytes+1), "too_large", ""},
 	{"", "empty_data", ""},
 	{" \n", "empty_data", ""},
 	{"payout stl-8472", "not_json", ""},
@@ -112,7 +113,7 @@ func TestWhatIsNoMessage(t *testing.T) {
 			kept++
 			found := false
 			for _, q := range all.Quarantined {
-				found = found || string(q.Data) == test.body && q.Reason == settle.ReasonUnsupportedEvent
+				found = found || string(q.Data) == test.body && q.Reason == payout.ReasonUnsupportedEvent
 			}
 			if !found {
 				t.Errorf("%s: not kept as it came", test.name)
@@ -167,13 +168,13 @@ func TestNothingOfThePayloadIsLoggedOrAnswered(t *testing.T) {
 	db := newDatabase(t)
 	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const secret = "S3CRET"
-	payout := func(reference string) string {
+	p := func(reference string) string {
 		return `{"settlement_id":"stl-1","account_id":"acc-` + secret + `","amount_cents":4731,"reference":"` + reference + secret + `","metadata":{"` + secret + `":"` + secret + `"}}`
 	}
 	var answers strings.Builder
 	for i, data := range []string{
-		payout(""), payout(""), payout("changed "),
-		strings.Replace(payout(""), "}}", `},"creditor_account":"cp-`+secret+`"}`, 1),
+		p(""), p(""), p("changed "),
+		strings.Replace(p(""), "}}", `},"creditor_account":"cp-`+secret+`"}`, 1),
 		`{"settlement_id":"stl-2","` + secret + `":1}`, secret, `{"` + secret + `":1,"` + secret + `":2}`,
 	} {
 		a := f.deliver(t.Context(), strconv.Itoa(i), data)
@@ -245,8 +246,8 @@ func TestSpannerDownAndBack(t *testing.T) {
 	env := []string{"SPANNER_DATABASE=" + name, "SPANNER_EMULATOR_HOST=" + addr, "SETTLE_TIMEOUT=10s"}
 	f := startChild(t, env...)
 	for round, id := range []string{"never met Spanner", "Spanner came back empty"} {
-		payout := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
-		if a := f.deliver(t.Context(), id, payout); a.Status != 500 || a.Outcome != "unknown" {
+		p := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
+		if a := f.deliver(t.Context(), id, p); a.Status != 500 || a.Outcome != "unknown" {
 			t.Errorf("%s: %d %s while Spanner is down", id, a.Status, a.Body)
 		}
 		e, err := emulator.StartSpanner(t.Context(), emulator.WithPort(port))
@@ -260,7 +261,7 @@ func TestSpannerDownAndBack(t *testing.T) {
 		// out that the client's session is gone with the old Spanner.
 		var a answer
 		for attempt := 0; a.Status != 200 && attempt < 3; attempt++ {
-			a = f.deliver(t.Context(), id, payout)
+			a = f.deliver(t.Context(), id, p)
 		}
 		if a.Status != 200 || a.Outcome != "applied" {
 			t.Errorf("%s: %d %s after it is back: %s", id, a.Status, a.Body, f.log)

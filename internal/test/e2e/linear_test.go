@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 	"github.com/settleonce/settleonce/internal/test/linear"
 	"github.com/settleonce/settleonce/schema"
@@ -102,7 +101,7 @@ func (f *fleet) run(t *testing.T, h *linear.History, w linear.Workload) {
 		defer close(done)
 		w.Run(t.Context(), h, f.deliver)
 	}()
-	look := func() (snapshot.Snapshot, error) { return readback.Read(t.Context(), f.db.client) }
+	look := func() (audit.Snapshot, error) { return audit.Read(t.Context(), f.db.client) }
 	for running := true; running; {
 		select {
 		case p := <-f.empty:

@@ -18,8 +18,9 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
@@ -106,7 +107,7 @@ func (s *soak) check(t *testing.T, round []*soakMessage) {
 
 // checkAnswers: all are acknowledged, conflicts are conflicts, and of the others
 // exactly one for each payout has settled it.
-func checkAnswers(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
+func checkAnswers(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	t.Helper()
 	var faults []string
 	applied := map[string]int{}
@@ -136,7 +137,7 @@ func checkAnswers(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
 
 // checkStored: a movement for each payout that says what its message says, and
 // each conflict with the number of its deliveries.
-func checkStored(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
+func checkStored(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	t.Helper()
 	wantMoved, wantConflicts := map[string]soakPayout{}, map[string]int64{}
 	for _, m := range round {
@@ -167,18 +168,18 @@ func checkStored(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
 }
 
 // checkBank: one transfer at the bank for each instruction, and no other.
-func (s *soak) checkBank(t *testing.T, all snapshot.Snapshot) {
+func (s *soak) checkBank(t *testing.T, all audit.Snapshot) {
 	t.Helper()
 	transfers := map[string]int{}
 	ledger := s.bank.Ledger()
-	for _, transfer := range ledger {
-		m := all.Movement(transfer.Settlement)
-		if m != nil && transfer.Moved() && transfer.AmountMinor == m.AmountCents && transfer.CreditorAccount == m.CreditorAccount {
-			transfers[transfer.Settlement]++
+	for _, tr := range ledger {
+		m := all.Movement(tr.Settlement)
+		if m != nil && tr.Moved() && tr.AmountMinor == m.AmountCents && tr.CreditorAccount == m.CreditorAccount {
+			transfers[tr.Settlement]++
 		}
 	}
 	for _, in := range all.Instructions {
-		if in.State != settle.InstructionConfirmed || transfers[in.SettlementID] != 1 {
+		if in.State != transfer.StateConfirmed || transfers[in.SettlementID] != 1 {
 			t.Errorf("payout %s: instruction %s, %d transfers at the bank", in.SettlementID, in.State, transfers[in.SettlementID])
 		}
 	}

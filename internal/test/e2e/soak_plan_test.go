@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const (
@@ -133,7 +134,7 @@ func (s *soak) newPayout(messageID string) *soakPayout {
 	}
 	if s.dice.IntN(100) < soakTransfers {
 		p.creditor = fmt.Sprintf("cp-%d", s.payouts)
-		s.bank.Expect(p.settlementID, settle.InstructionKey(p.settlementID).String())
+		s.bank.Expect(p.settlementID, transfer.InstructionKey(p.settlementID).String())
 	}
 	return p
 }

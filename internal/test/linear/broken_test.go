@@ -16,9 +16,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/linear"
 	"github.com/settleonce/settleonce/internal/test/memstore"
@@ -111,7 +110,7 @@ func meet(t *testing.T, open opener, payloads ...linear.Payload) *linear.History
 	}
 	running.Wait()
 	looker := openClient(t, e, database)
-	if _, err := h.Look("looker", func() (snapshot.Snapshot, error) { return readback.Read(t.Context(), looker) }); err != nil {
+	if _, err := h.Look("looker", func() (audit.Snapshot, error) { return audit.Read(t.Context(), looker) }); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -194,7 +193,7 @@ func TestLiarsAreCaught(t *testing.T) {
 		}
 		h := linear.NewHistory(time.Now)
 		workload.Run(t.Context(), h, func(ctx context.Context, m linear.Message) linear.Answer { return deliver(ctx, service, m) })
-		if _, err := h.Look("looker", func() (snapshot.Snapshot, error) { return honest.Snapshot(), nil }); err != nil {
+		if _, err := h.Look("looker", func() (audit.Snapshot, error) { return honest.Snapshot(), nil }); err != nil {
 			t.Fatal(err)
 		}
 		return h.Check()

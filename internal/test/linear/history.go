@@ -5,8 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
 )
 
 // History records what was asked of a system, and what it answered when. It is
@@ -84,7 +84,7 @@ func (o *Operation) End(a Answer) {
 // Look records a look at the whole database, as one operation of each settlement
 // ID that the history knows. read has to read everything as of one moment; what
 // it returns is returned.
-func (h *History) Look(by string, read func() (snapshot.Snapshot, error)) (snapshot.Snapshot, error) {
+func (h *History) Look(by string, read func() (audit.Snapshot, error)) (audit.Snapshot, error) {
 	var looks []*Operation
 	for _, id := range h.settlementIDs() {
 		looks = append(looks, h.begin(id, "", request{}))
@@ -100,7 +100,7 @@ func (h *History) Look(by string, read func() (snapshot.Snapshot, error)) (snaps
 }
 
 // seenOf is what a snapshot tells about a settlement ID.
-func seenOf(all snapshot.Snapshot, settlementID string) state {
+func seenOf(all audit.Snapshot, settlementID string) state {
 	var seen state
 	if m := all.Movement(settlementID); m != nil {
 		seen.settled, seen.appliedAt = payloadOf(*m), m.RecordedAt.UnixNano()

@@ -15,10 +15,9 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
 	"github.com/settleonce/settleonce/internal/spannerstore"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
 	"github.com/settleonce/settleonce/internal/test/linear"
 	"github.com/settleonce/settleonce/schema"
 )
@@ -203,10 +202,10 @@ func (s *system) deliver(ctx context.Context, m linear.Message) linear.Answer {
 	return answer
 }
 
-func (s *system) look(ctx context.Context, t *testing.T, h *linear.History) snapshot.Snapshot {
+func (s *system) look(ctx context.Context, t *testing.T, h *linear.History) audit.Snapshot {
 	s.looking.Lock()
 	defer s.looking.Unlock()
-	all, err := h.Look("looker", func() (snapshot.Snapshot, error) { return readback.Read(ctx, s.looker) })
+	all, err := h.Look("looker", func() (audit.Snapshot, error) { return audit.Read(ctx, s.looker) })
 	if err != nil {
 		t.Error(err)
 	}

@@ -15,8 +15,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // Store keeps settlements in memory. It is safe for concurrent use. The zero
@@ -27,12 +30,12 @@ type Store struct {
 	mu           sync.Mutex
 	lastCommit   time.Time
 	movements    map[string]settle.Movement
-	receipts     map[string]snapshot.Receipt
-	instructions map[string]settle.Instruction
-	reversals    map[string]snapshot.Reversal
-	events       map[string][]snapshot.InstructionEvent // by settlement, in the order of their versions
-	conflicts    map[string]map[settle.PayloadHash]snapshot.Conflict
-	quarantined  map[string]snapshot.Quarantined
+	receipts     map[string]spannerstore.ReceiptRow
+	instructions map[string]transfer.Instruction
+	reversals    map[string]spannerstore.ReversalRow
+	events       map[string][]spannerstore.EventRow // by settlement, in the order of their versions
+	conflicts    map[string]map[payout.Hash]spannerstore.ConflictRow
+	quarantined  map[string]spannerstore.QuarantineRow
 }
 
 var _ settle.Store = (*Store)(nil)
@@ -43,12 +46,12 @@ func New(now func() time.Time) *Store {
 	return &Store{
 		now:          now,
 		movements:    map[string]settle.Movement{},
-		receipts:     map[string]snapshot.Receipt{},
-		instructions: map[string]settle.Instruction{},
-		reversals:    map[string]snapshot.Reversal{},
-		events:       map[string][]snapshot.InstructionEvent{},
-		conflicts:    map[string]map[settle.PayloadHash]snapshot.Conflict{},
-		quarantined:  map[string]snapshot.Quarantined{},
+		receipts:     map[string]spannerstore.ReceiptRow{},
+		instructions: map[string]transfer.Instruction{},
+		reversals:    map[string]spannerstore.ReversalRow{},
+		events:       map[string][]spannerstore.EventRow{},
+		conflicts:    map[string]map[payout.Hash]spannerstore.ConflictRow{},
+		quarantined:  map[string]spannerstore.QuarantineRow{},
 	}
 }
 
@@ -115,34 +118,34 @@ func (s *Store) insert(st settle.Settlement) (time.Time, error) {
 		created := *in
 		created.CreatedAt = commit
 		s.instructions[p.SettlementID] = created
-		s.recordEvent(created, settle.InstructionEvent{To: created.State, Cause: settle.CauseCreated}, commit)
+		s.recordEvent(created, transfer.Event{To: created.State, Cause: transfer.CauseCreated}, commit)
 	}
 	s.movements[p.SettlementID] = settle.Movement{
 		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
 		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: commit,
 	}
-	s.receipts[p.SettlementID] = snapshot.Receipt{
+	s.receipts[p.SettlementID] = spannerstore.ReceiptRow{
 		SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
 		MessageID: st.Message.ID, PublishTime: known(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit, ExpireFrom: expireFrom,
 	}
 	return commit, nil
 }
 
-func (s *Store) recordEvent(in settle.Instruction, e settle.InstructionEvent, commit time.Time) {
+func (s *Store) recordEvent(in transfer.Instruction, e transfer.Event, commit time.Time) {
 	id := in.SettlementID
-	s.events[id] = append(s.events[id], snapshot.InstructionEvent{SettlementID: id, Version: in.Version, Event: e, RecordedAt: commit})
+	s.events[id] = append(s.events[id], spannerstore.EventRow{SettlementID: id, Version: in.Version, Event: e, RecordedAt: commit})
 }
 
 // Change implements settle.Store.
-func (s *Store) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
+func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
 	if err := ctx.Err(); err != nil {
-		return settle.Change{}, err
+		return transfer.Change{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	in, ok := s.instructions[id]
 	if !ok {
-		return settle.Change{}, settle.ErrNoInstruction
+		return transfer.Change{}, transfer.ErrNoInstruction
 	}
 	change, err := decide(in)
 	if err != nil || !change.Write {
@@ -158,7 +161,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(settle.Instru
 		s.recordEvent(change.Next, *change.Event, commit)
 	}
 	if change.Reverse {
-		s.reversals[id] = snapshot.Reversal{SettlementID: id, AmountCents: in.Transfer.AmountCents, Reason: string(change.Next.State), RecordedAt: commit}
+		s.reversals[id] = spannerstore.ReversalRow{SettlementID: id, AmountCents: in.Transfer.AmountCents, Reason: string(change.Next.State), RecordedAt: commit}
 	}
 	if receipt, kept := s.receipts[id]; kept && change.Settled {
 		receipt.ExpireFrom = &commit
@@ -168,15 +171,15 @@ func (s *Store) Change(ctx context.Context, id string, decide func(settle.Instru
 }
 
 // Backlog implements settle.Store.
-func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
+func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	if err := ctx.Err(); err != nil {
-		return settle.Backlog{}, err
+		return transfer.Backlog{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var b settle.Backlog
+	var b transfer.Backlog
 	for _, in := range s.instructions {
-		if in.State == settle.InstructionUncertain {
+		if in.State == transfer.StateUncertain {
 			since := in.CreatedAt
 			if n := len(in.Superseded); n > 0 {
 				since = in.Superseded[n-1].At
@@ -184,7 +187,7 @@ func (s *Store) Backlog(ctx context.Context) (settle.Backlog, error) {
 			b.UncertainSince = earlier(b.UncertainSince, since)
 		}
 		b.NextDue = earlier(b.NextDue, in.NextCheckAt)
-		if in.State == settle.InstructionManual && b.Manual < settle.MaxManual {
+		if in.State == transfer.StateManual && b.Manual < transfer.MaxManual {
 			b.Manual++
 		}
 	}
@@ -202,12 +205,12 @@ func earlier(a, b time.Time) time.Time {
 func (s *Store) recordConflict(fields []string, st settle.Settlement) {
 	id := st.Payout.SettlementID
 	if s.conflicts[id] == nil {
-		s.conflicts[id] = map[settle.PayloadHash]snapshot.Conflict{}
+		s.conflicts[id] = map[payout.Hash]spannerstore.ConflictRow{}
 	}
 	commit := s.commitTime()
 	conflict, again := s.conflicts[id][st.Hash]
 	if !again {
-		conflict = snapshot.Conflict{
+		conflict = spannerstore.ConflictRow{
 			SettlementID: id, PayloadHash: st.Hash, Fields: fields,
 			Payload: bytes.Clone(st.Message.Data), MessageID: st.Message.ID, FirstSeenAt: commit,
 		}
@@ -231,7 +234,7 @@ func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
 	row, again := s.quarantined[q.Identity()]
 	switch {
 	case !again:
-		row = snapshot.Quarantined{
+		row = spannerstore.QuarantineRow{
 			Identity: q.Identity(), MessageID: q.Message.ID, Subscription: q.Message.Subscription,
 			Reason: q.Refusal.Reason, Member: q.Refusal.Member, Detail: q.Refusal.Detail,
 			Data: append([]byte{}, q.Message.Data...), Attributes: attributes, OrderingKey: q.Message.OrderingKey,
@@ -270,15 +273,15 @@ func (s *Store) DeleteReceipt(settlementID string) {
 }
 
 // Snapshot returns all that is stored.
-func (s *Store) Snapshot() snapshot.Snapshot {
+func (s *Store) Snapshot() audit.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := snapshot.Snapshot{
+	all := audit.Snapshot{
 		Movements:    sorted(s.movements, func(a, b settle.Movement) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Receipts:     sorted(s.receipts, func(a, b snapshot.Receipt) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Reversals:    sorted(s.reversals, func(a, b snapshot.Reversal) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Instructions: sorted(s.instructions, func(a, b settle.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Quarantined:  sorted(s.quarantined, func(a, b snapshot.Quarantined) int { return cmp.Compare(a.Identity, b.Identity) }),
+		Receipts:     sorted(s.receipts, func(a, b spannerstore.ReceiptRow) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Reversals:    sorted(s.reversals, func(a, b spannerstore.ReversalRow) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Instructions: sorted(s.instructions, func(a, b transfer.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
+		Quarantined:  sorted(s.quarantined, func(a, b spannerstore.QuarantineRow) int { return cmp.Compare(a.Identity, b.Identity) }),
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.events)) {
 		all.Events = append(all.Events, s.events[id]...)
@@ -291,10 +294,10 @@ func (s *Store) Snapshot() snapshot.Snapshot {
 
 // SnapshotOf returns what is stored under one settlement ID, and costs no more
 // the more else is stored.
-func (s *Store) SnapshotOf(settlementID string) snapshot.Snapshot {
+func (s *Store) SnapshotOf(settlementID string) audit.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return snapshot.Snapshot{
+	return audit.Snapshot{
 		Movements:    row(s.movements, settlementID),
 		Receipts:     row(s.receipts, settlementID),
 		Reversals:    row(s.reversals, settlementID),
@@ -304,7 +307,9 @@ func (s *Store) SnapshotOf(settlementID string) snapshot.Snapshot {
 	}
 }
 
-func compareHashes(a, b snapshot.Conflict) int { return cmp.Compare(a.PayloadHash, b.PayloadHash) }
+func compareHashes(a, b spannerstore.ConflictRow) int {
+	return cmp.Compare(a.PayloadHash, b.PayloadHash)
+}
 
 // row returns the row under the key, or none.
 func row[V any](table map[string]V, key string) []V {

@@ -6,7 +6,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const (
@@ -107,7 +108,7 @@ func NewBank(lifetime time.Duration) *Bank {
 }
 
 // Body is what the model bank is asked with.
-func Body(p settle.Payout, key uuid.UUID) []byte {
+func Body(p payout.Payout, key uuid.UUID) []byte {
 	return fmt.Appendf(nil, "%s %s %d %s %s %s", p.SettlementID, key, p.AmountCents, p.Currency, p.CreditorAccount, p.Reference)
 }
 
@@ -129,28 +130,28 @@ func (b *Bank) Take(settlementID string, key uuid.UUID, fate Fate, at time.Time)
 }
 
 // SendAnswer is how the adapter classifies the answer to a request that became
-// entry e; earlier is settle.SendRequest.EarlierMayHaveReached.
-func (e *Entry) SendAnswer(at time.Time, earlier bool) settle.SendClass {
+// entry e; earlier is transfer.SendRequest.EarlierMayHaveReached.
+func (e *Entry) SendAnswer(at time.Time, earlier bool) transfer.SendClass {
 	switch {
 	case e.Fate.OtherAmount:
-		return settle.SendManual
+		return transfer.SendManual
 	case e.Word(at) != WordRejected:
-		return settle.SendAccepted
+		return transfer.SendAccepted
 	}
 	return Refusal(earlier)
 }
 
 // Refusal is how the adapter classifies a refusal from the bank's reject list.
-func Refusal(earlier bool) settle.SendClass {
+func Refusal(earlier bool) transfer.SendClass {
 	if earlier {
-		return settle.SendUncertain
+		return transfer.SendUncertain
 	}
-	return settle.SendRejected
+	return transfer.SendRejected
 }
 
 // Status is how the adapter reads the status API's answer about a key. seen is
 // the time whose state the API shows: its own, or an earlier one.
-func (b *Bank) Status(settlementID string, key uuid.UUID, seen time.Time) settle.StatusReading {
+func (b *Bank) Status(settlementID string, key uuid.UUID, seen time.Time) transfer.StatusReading {
 	var shown []*Entry
 	for _, e := range b.Entries[settlementID] {
 		if e.Key == key && !seen.Before(e.Arrived.Add(e.Fate.ShownAfter)) {
@@ -159,22 +160,22 @@ func (b *Bank) Status(settlementID string, key uuid.UUID, seen time.Time) settle
 	}
 	switch {
 	case len(shown) == 0:
-		return settle.StatusNotFound
+		return transfer.StatusNotFound
 	case len(shown) > 1 || shown[0].Fate.OtherAmount:
-		return settle.StatusManual
+		return transfer.StatusManual
 	case shown[0].Fate.Blocked:
-		return settle.StatusAttention
+		return transfer.StatusAttention
 	}
 	switch shown[0].Word(seen) {
 	case WordPending:
-		return settle.StatusPending
+		return transfer.StatusPending
 	case WordRejected:
-		return settle.StatusRejected
+		return transfer.StatusRejected
 	case WordExecuted:
-		return settle.StatusConfirmed
+		return transfer.StatusConfirmed
 	case WordReturned:
-		return settle.StatusReturned
+		return transfer.StatusReturned
 	case WordNone:
 	}
-	return settle.StatusNotFound
+	return transfer.StatusNotFound
 }

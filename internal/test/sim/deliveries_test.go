@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // settleTimeout is the budget of one delivery, as the function's handler sets it.
@@ -85,9 +86,9 @@ func (w *world) push(m *Message, p *instance) {
 	in := settle.Delivery{Attempt: push.Attempt, Message: settle.Message{
 		ID: m.ID, Subscription: "payouts", PublishTime: m.PublishTime, Data: m.Data,
 	}}
-	if d.means.reason == settle.ReasonUnsupportedEvent { // as the event's reader hands it over
+	if d.means.reason == payout.ReasonUnsupportedEvent { // as the event's reader hands it over
 		in.Message.Data, in.Message.Fingerprint = fmt.Appendf(nil, "%s, attempt %d", m.Data, push.Attempt), m.Data
-		in.Refusal = &settle.Refusal{Reason: d.means.reason}
+		in.Refusal = &payout.Refusal{Reason: d.means.reason}
 	}
 	w.launch(p, func() func() {
 		defer cancel()

@@ -9,7 +9,7 @@
 //
 // # How a sequence runs
 //
-// settle.Service, settle.Stepper and settle.Reconciler are the real ones, in one to
+// settle.Service, transfer.Stepper and transfer.Reconciler are the real ones, in one to
 // four instances over one memstore; instances start, crash and are stopped at any
 // step, and each has a clock of its own. Everything they do to the world goes
 // through two interfaces, Store and Bank, and every call of those is parked until

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // How an exchange with the bank goes.
@@ -83,30 +83,30 @@ func (w *world) goOnSend(c *call) {
 		down := draw(w, downs)
 		w.tell("the bank is down for %v", down)
 		w.bank.DownUntil = time.Now().Add(down)
-		c.class = settle.SendUncertain
+		c.class = transfer.SendUncertain
 	case "arrives late":
 		a := arrival{at: time.Now(), id: c.id, key: c.send.Key, fate: w.fate()}
 		a.at = a.at.Add(min(draw(w, lateBy), w.bank.Lifetime/5-Slack))
 		w.network = append(w.network, a)
-		c.class = settle.SendUncertain
+		c.class = transfer.SendUncertain
 	case "is lost":
-		c.class = settle.SendUncertain
+		c.class = transfer.SendUncertain
 	case "is not written":
 		c.half = false
 		w.sendFault(c, unsent)
 	case "is not looked at":
 		w.sendFault(c, unlooked)
 	case "is put off":
-		c.class, c.wait = settle.SendRetryLater, draw(w, waits)
+		c.class, c.wait = transfer.SendRetryLater, draw(w, waits)
 	case "is held":
-		c.class = settle.SendHeld
+		c.class = transfer.SendHeld
 	case "is refused":
 		c.class = Refusal(c.send.EarlierMayHaveReached)
 		if c.send.EarlierMayHaveReached && len(w.bank.Entries[c.id]) > 0 {
 			w.seen["refused, and the bank has it"]++
 		}
 	case "is accepted and forgotten":
-		c.class = settle.SendAccepted
+		c.class = transfer.SendAccepted
 	}
 	w.tell("  which makes it %v", c.class)
 	w.answer(c)
@@ -221,7 +221,7 @@ func (w *world) goOnStatus(c *call) {
 	}
 	how := w.how(c, questions)
 	c.reading = w.bank.Status(c.id, c.send.Key, now)
-	known := c.reading != settle.StatusNotFound
+	known := c.reading != transfer.StatusNotFound
 	switch {
 	case now.Before(w.bank.DownUntil), how == "is not answered":
 		w.statusFault(c, unread)
@@ -260,9 +260,9 @@ func asksToWait(wait time.Duration) string {
 // was written is known not to have been sent.
 func (w *world) timeOut(c *call) {
 	w.tell("%s has used up its time", c)
-	c.class, c.reading, c.wait = settle.SendUncertain, settle.StatusUnknown, 0
+	c.class, c.reading, c.wait = transfer.SendUncertain, transfer.StatusUnknown, 0
 	if !c.half {
-		c.class = settle.SendNotSent
+		c.class = transfer.SendNotSent
 	}
 	w.answer(c)
 }
@@ -285,14 +285,14 @@ func (w *world) finishOne(c *call) {
 	case c.op != nil:
 		c.err = c.op(c.ctx)
 	case c.what == "send" && w.habit == "is put off":
-		c.class, c.half = settle.SendRetryLater, true
+		c.class, c.half = transfer.SendRetryLater, true
 	case c.what == "send" && now.Before(w.bank.DownUntil):
-		c.class = settle.SendNotSent
+		c.class = transfer.SendNotSent
 	case c.what == "send":
 		w.arrives(c)
 		c.half = true
 	case now.Before(w.bank.DownUntil):
-		c.reading = settle.StatusUnknown
+		c.reading = transfer.StatusUnknown
 	default:
 		c.reading = w.bank.Status(c.id, c.send.Key, now)
 	}

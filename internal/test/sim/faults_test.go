@@ -11,7 +11,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/bank"
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
@@ -92,7 +93,7 @@ var statusSteps = map[string]fakebank.Step{
 	"has another creditor":       {Answer: fakebank.AnswerWrongCreditor},
 }
 
-var transfer = settle.Transfer{
+var oneTransfer = transfer.Transfer{
 	Key: uuid.MustParse("bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6"), AmountCents: 4731, Currency: "USD", CreditorAccount: "cp-19",
 }
 
@@ -102,7 +103,7 @@ type adapter struct {
 
 	t       *testing.T
 	fake    *fakebank.Bank
-	request settle.SendRequest
+	request transfer.SendRequest
 }
 
 // connect connects the real adapter with a bank; at an empty URL with the fake one.
@@ -127,15 +128,15 @@ func connect(t *testing.T, plan *fakebank.Plan, url string) adapter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := a.Compose(settle.Payout{SettlementID: "stl-1", AccountID: "reserve", AmountCents: 4731, Currency: "USD", CreditorAccount: "cp-19"}, transfer.Key)
+	body, err := a.Compose(payout.Payout{SettlementID: "stl-1", AccountID: "reserve", AmountCents: 4731, Currency: "USD", CreditorAccount: "cp-19"}, oneTransfer.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.request = settle.SendRequest{Transfer: transfer, Body: body}
+	a.request = transfer.SendRequest{Transfer: oneTransfer, Body: body}
 	return a
 }
 
-func (a adapter) send() settle.SendResult { return a.Send(context.Background(), a.request) }
+func (a adapter) send() transfer.SendResult { return a.Send(context.Background(), a.request) }
 
 // TestSendFaults makes every fault of a send that sequences draw, and compares
 // what the real adapter says with what the sequences take it to say.
@@ -186,7 +187,7 @@ func withFault(t *testing.T, fault SendFault) adapter {
 		return connect(t, nil, strings.Replace(url, "http:", "https:", 1))
 	}
 	a := connect(t, first(fakebank.Attempt{BeforeStatus: http.StatusUnauthorized}), "")
-	if opens := a.send(); opens.Class != settle.SendHeld {
+	if opens := a.send(); opens.Class != transfer.SendHeld {
 		t.Fatalf("the send that opens the breaker: %v", opens.Class)
 	}
 	return a
@@ -215,10 +216,10 @@ func TestStatusFaults(t *testing.T) {
 					t.Fatalf("it is not known how to make the fake bank do this")
 				}
 				a := connect(t, &fakebank.Plan{Steps: []fakebank.Step{step}}, "")
-				if sent := a.send(); sent.Class != settle.SendAccepted {
+				if sent := a.send(); sent.Class != transfer.SendAccepted {
 					t.Fatalf("the send: %v %s", sent.Class, sent.Answer.Detail)
 				}
-				got := a.Status(t.Context(), settle.StatusRequest{Transfer: transfer})
+				got := a.Status(t.Context(), transfer.StatusRequest{Transfer: oneTransfer})
 				if got.Reading != fault.Reading {
 					t.Errorf("reading %v (%s), and sequences take it as %v", got.Reading, got.Answer.Detail, fault.Reading)
 				}

@@ -13,6 +13,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 var (
@@ -43,7 +45,7 @@ type instance struct {
 	active   int // activities that have not ended
 
 	service    *settle.Service
-	reconciler *settle.Reconciler
+	reconciler *transfer.Reconciler
 }
 
 // start starts an instance.
@@ -52,7 +54,7 @@ func (w *world) start() *instance {
 	p := &instance{w: w, n: w.lives, skew: draw(w, skews)}
 	setup := draw(w, setUp)
 	id := func() string { return strconv.FormatInt(w.ids.Add(1), 10) }
-	banking := &settle.Stepper{Store: p, Bank: p, Policy: w.policy, NewID: id, Now: p.now, Log: slog.New(panicHandler{w: w})}
+	banking := &transfer.Stepper{Store: p, Bank: p, Policy: w.policy, NewID: id, Now: p.now, Log: slog.New(panicHandler{w: w})}
 	margin := banking.Longest()
 	if setup == withoutABank {
 		banking = nil
@@ -62,7 +64,7 @@ func (w *world) start() *instance {
 		currency = "EUR"
 	}
 	p.service = &settle.Service{Store: p, Banking: banking, DefaultCurrency: currency, NewID: id, Now: p.now}
-	p.reconciler = &settle.Reconciler{Store: p, Banking: banking, Now: p.now, Limit: 4, Concurrency: 2, Margin: margin}
+	p.reconciler = &transfer.Reconciler{Store: p, Banking: banking, Now: p.now, Limit: 4, Concurrency: 2, Margin: margin}
 	w.instances = append(w.instances, p)
 	w.tell("%s starts%s, its clock is %s", p, unusual(setup, asItShouldBe), ahead(p.skew))
 	w.seen["instance "+setup]++
@@ -109,10 +111,10 @@ type call struct {
 	abort func(ctx context.Context)       // runs what op runs, and changes nothing; nil where it runs nothing of ours
 	err   error                           // what op said
 
-	send    settle.SendRequest // of a bank
-	limit   time.Time          // the end of its time
-	class   settle.SendClass
-	reading settle.StatusReading
+	send    transfer.SendRequest // of a bank
+	limit   time.Time            // the end of its time
+	class   transfer.SendClass
+	reading transfer.StatusReading
 	wait    time.Duration // the bank's Retry-After
 
 	answer chan struct{}
@@ -183,8 +185,8 @@ func (p *instance) Quarantine(ctx context.Context, q settle.Quarantined) error {
 }
 
 // Change implements settle.Store.
-func (p *instance) Change(ctx context.Context, id string, decide func(settle.Instruction) (settle.Change, error)) (settle.Change, error) {
-	var change settle.Change
+func (p *instance) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
+	var change transfer.Change
 	err := p.commit(ctx, &call{
 		what: "change", id: id,
 		op: func(ctx context.Context) (err error) {
@@ -195,14 +197,14 @@ func (p *instance) Change(ctx context.Context, id string, decide func(settle.Ins
 			return err
 		},
 		abort: func(ctx context.Context) {
-			_, _ = p.w.store.Change(ctx, id, func(in settle.Instruction) (settle.Change, error) {
+			_, _ = p.w.store.Change(ctx, id, func(in transfer.Instruction) (transfer.Change, error) {
 				_, _ = decide(in)
-				return settle.Change{}, errAborted
+				return transfer.Change{}, errAborted
 			})
 		},
 	})
 	if err != nil {
-		return settle.Change{}, err
+		return transfer.Change{}, err
 	}
 	return change, nil
 }
@@ -217,7 +219,7 @@ func (p *instance) Due(ctx context.Context, now time.Time, limit int) (ids []str
 }
 
 // Backlog implements settle.Store.
-func (p *instance) Backlog(ctx context.Context) (b settle.Backlog, err error) {
+func (p *instance) Backlog(ctx context.Context) (b transfer.Backlog, err error) {
 	err = p.commit(ctx, &call{what: "backlog", op: func(ctx context.Context) (err error) {
 		b, err = p.w.store.Backlog(ctx)
 		return err
@@ -225,28 +227,28 @@ func (p *instance) Backlog(ctx context.Context) (b settle.Backlog, err error) {
 	return b, err
 }
 
-// Compose implements settle.Bank.
-func (p *instance) Compose(pay settle.Payout, key uuid.UUID) ([]byte, error) {
+// Compose implements transfer.Bank.
+func (p *instance) Compose(pay payout.Payout, key uuid.UUID) ([]byte, error) {
 	return Body(pay, key), nil
 }
 
-// Send implements settle.Bank.
-func (p *instance) Send(ctx context.Context, r settle.SendRequest) settle.SendResult {
+// Send implements transfer.Bank.
+func (p *instance) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	c := &call{what: "send", id: settlementOf(r.Body), send: r, limit: time.Now().Add(p.w.policy.SendTimeout)}
 	if p.park(ctx, c) != nil {
-		return settle.SendResult{}
+		return transfer.SendResult{}
 	}
-	return settle.SendResult{Class: c.class, Answer: settle.BankAnswer{RetryAfter: c.wait}}
+	return transfer.SendResult{Class: c.class, Answer: transfer.BankAnswer{RetryAfter: c.wait}}
 }
 
-// Status implements settle.Bank.
-func (p *instance) Status(ctx context.Context, r settle.StatusRequest) settle.StatusResult {
+// Status implements transfer.Bank.
+func (p *instance) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	id := p.w.oracle.settlement(r.Key)
-	c := &call{what: "status", id: id, send: settle.SendRequest{Transfer: r.Transfer}, limit: time.Now().Add(p.w.policy.StatusTimeout)}
+	c := &call{what: "status", id: id, send: transfer.SendRequest{Transfer: r.Transfer}, limit: time.Now().Add(p.w.policy.StatusTimeout)}
 	if p.park(ctx, c) != nil {
-		return settle.StatusResult{}
+		return transfer.StatusResult{}
 	}
-	return settle.StatusResult{Reading: c.reading, Answer: settle.BankAnswer{RetryAfter: c.wait}}
+	return transfer.StatusResult{Reading: c.reading, Answer: transfer.BankAnswer{RetryAfter: c.wait}}
 }
 
 // settlementOf reads the settlement ID from a body, whatever else is in it.
@@ -267,7 +269,7 @@ type panicHandler struct {
 }
 
 func (panicHandler) Enabled(_ context.Context, level slog.Level) bool {
-	return level >= settle.LevelCritical
+	return level >= transfer.LevelCritical
 }
 
 func (h panicHandler) Handle(_ context.Context, r slog.Record) error {

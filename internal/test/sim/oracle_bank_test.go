@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // maxReaches is the rule for resends, written again: the code under test is not
@@ -19,9 +19,9 @@ type bankHistory struct {
 	written   int64 // sends of which something was written
 	putOff    bool  // the bank asked for the same again, and that is recorded
 	inFlight  int
-	class     settle.SendClass // of the latest answer to a send
-	sentAt    time.Time        // the beginning of the latest send
-	notFounds []time.Time      // answers of the status API since then
+	class     transfer.SendClass // of the latest answer to a send
+	sentAt    time.Time          // the beginning of the latest send
+	notFounds []time.Time        // answers of the status API since then
 	critical  bool
 	entered   bool      // into the bank's ledger
 	executed  bool      // seen to be
@@ -32,16 +32,16 @@ type bankHistory struct {
 func (o *oracle) entered(id string) { o.of(id).entered = true }
 
 // changed looks at a change that the store has made.
-func (o *oracle) changed(id string, c settle.Change) {
+func (o *oracle) changed(id string, c transfer.Change) {
 	h := o.touch(id)
-	h.critical = h.critical || c.Level >= settle.LevelCritical
-	if c.Event != nil && c.Event.Cause == settle.CauseAnswer {
-		h.putOff = h.class == settle.SendRetryLater
-		if h.class == settle.SendNotSent {
+	h.critical = h.critical || c.Level >= transfer.LevelCritical
+	if c.Event != nil && c.Event.Cause == transfer.CauseAnswer {
+		h.putOff = h.class == transfer.SendRetryLater
+		if h.class == transfer.SendNotSent {
 			h.sends--
 		}
 	}
-	if c.Follow != settle.PlanSend {
+	if c.Follow != transfer.PlanSend {
 		return
 	}
 	if h.sends > 0 && !h.putOff {
@@ -75,9 +75,9 @@ func (o *oracle) sendBegins(c *call) {
 	r := c.send
 	now := c.by.now()
 	switch {
-	case in.State == settle.InstructionNone:
+	case in.State == transfer.StateNone:
 		o.fail(c.id, "sent before it was stored")
-	case r.Key != settle.InstructionKey(c.id):
+	case r.Key != transfer.InstructionKey(c.id):
 		o.fail(c.id, "sent with another key than the settlement's: attempt %d", h.reaches+1)
 	case !bytes.Equal(r.Body, h.created.Body) || r.Transfer != h.created.Transfer:
 		o.fail(c.id, "sent other bytes than were stored first: %q and %q", r.Body, h.created.Body)
@@ -105,7 +105,7 @@ func (o *oracle) sendEnds(c *call) {
 	h := o.of(c.id)
 	h.inFlight--
 	h.class, h.answered = c.class, c.by
-	if c.class == settle.SendNotSent {
+	if c.class == transfer.SendNotSent {
 		h.reaches--
 	} else {
 		h.written++
@@ -126,7 +126,7 @@ func (o *oracle) sendDies(c *call) {
 func (o *oracle) asked(c *call) {
 	h := o.of(c.id)
 	h.answered = c.by
-	if c.reading == settle.StatusNotFound {
+	if c.reading == transfer.StatusNotFound {
 		h.notFounds = append(h.notFounds, time.Now())
 	}
 	o.w.seen["status "+c.reading.String()]++
@@ -134,7 +134,7 @@ func (o *oracle) asked(c *call) {
 
 // instructionStays checks what never changes in an instruction, and its count of
 // sends.
-func (o *oracle) instructionStays(h *history, in settle.Instruction) {
+func (o *oracle) instructionStays(h *history, in transfer.Instruction) {
 	switch {
 	case !bytes.Equal(in.Body, h.created.Body) || in.Transfer != h.created.Transfer:
 		o.fail(h.id, "the stored request has changed")
@@ -142,24 +142,24 @@ func (o *oracle) instructionStays(h *history, in settle.Instruction) {
 		o.fail(h.id, "counts %d sends, and there are %d", in.Sends, h.sends)
 	case in.Sends > 0 && !in.ResendNotAfter.Equal(in.FirstSentAt.Add(o.w.policy.KeyLifetime*4/5)):
 		o.fail(h.id, "resend_not_after %v, first sent %v", in.ResendNotAfter, in.FirstSentAt)
-	case in.State == settle.InstructionConfirmed && !o.moved(h.id, time.Now()):
+	case in.State == transfer.StateConfirmed && !o.moved(h.id, time.Now()):
 		o.fail(h.id, "confirmed and not executed")
 	}
 }
 
 // changes are the changes of state that are allowed.
-var changes = map[settle.InstructionState][]settle.InstructionState{
-	settle.InstructionNone: {settle.InstructionUncertain},
-	settle.InstructionUncertain: {
-		settle.InstructionUncertain, settle.InstructionAccepted, settle.InstructionConfirmed,
-		settle.InstructionRejected, settle.InstructionReturned, settle.InstructionManual,
+var changes = map[transfer.State][]transfer.State{
+	transfer.StateNone: {transfer.StateUncertain},
+	transfer.StateUncertain: {
+		transfer.StateUncertain, transfer.StateAccepted, transfer.StateConfirmed,
+		transfer.StateRejected, transfer.StateReturned, transfer.StateManual,
 	},
-	settle.InstructionAccepted: {
-		settle.InstructionAccepted, settle.InstructionConfirmed, settle.InstructionRejected,
-		settle.InstructionReturned, settle.InstructionManual,
+	transfer.StateAccepted: {
+		transfer.StateAccepted, transfer.StateConfirmed, transfer.StateRejected,
+		transfer.StateReturned, transfer.StateManual,
 	},
-	settle.InstructionConfirmed: {settle.InstructionConfirmed, settle.InstructionReturned, settle.InstructionManual},
-	settle.InstructionRejected:  {settle.InstructionRejected, settle.InstructionManual},
+	transfer.StateConfirmed: {transfer.StateConfirmed, transfer.StateReturned, transfer.StateManual},
+	transfer.StateRejected:  {transfer.StateRejected, transfer.StateManual},
 }
 
 // events checks the steps of a history that were not looked at yet.
@@ -169,7 +169,7 @@ func (o *oracle) events(h *history) {
 		if !slices.Contains(changes[e.Event.From], e.Event.To) {
 			o.fail(h.id, "went from %s to %s", e.Event.From, e.Event.To)
 		}
-		if e.Event.To == settle.InstructionConfirmed && e.Event.Cause != settle.CauseStatus {
+		if e.Event.To == transfer.StateConfirmed && e.Event.Cause != transfer.CauseStatus {
 			o.fail(h.id, "confirmed by %s", e.Event.Cause)
 		}
 	}
@@ -222,7 +222,7 @@ func (o *oracle) atTheEnd(honestSince time.Time) {
 	for _, id := range o.ids {
 		o.w.seen["payout settled"]++
 		in := o.instruction(id)
-		if in.State == settle.InstructionNone {
+		if in.State == transfer.StateNone {
 			continue
 		}
 		o.w.seen["payout settled, with a transfer"]++
@@ -230,9 +230,9 @@ func (o *oracle) atTheEnd(honestSince time.Time) {
 		switch {
 		case o.w.watched && !in.NextCheckAt.IsZero():
 			o.fail(id, "still due at %v", in.NextCheckAt)
-		case !in.State.Final() && in.State != settle.InstructionManual:
+		case !in.State.Final() && in.State != transfer.StateManual:
 			o.fail(id, "ends %s", in.State)
-		case in.State == settle.InstructionReturned && !o.word(id, WordReturned, now):
+		case in.State == transfer.StateReturned && !o.word(id, WordReturned, now):
 			o.fail(id, "ends returned, and the bank returned nothing")
 		}
 		if o.w.watched && !honestSince.IsZero() {
@@ -246,7 +246,7 @@ func (o *oracle) atTheEnd(honestSince time.Time) {
 func (o *oracle) allDecided() bool {
 	for _, id := range o.ids {
 		in := o.instruction(id)
-		if in.State != settle.InstructionNone && !in.State.Final() && in.State != settle.InstructionManual {
+		if in.State != transfer.StateNone && !in.State.Final() && in.State != transfer.StateManual {
 			return false
 		}
 	}
@@ -255,7 +255,7 @@ func (o *oracle) allDecided() bool {
 
 // liesFound checks that a transfer which the bank executed after it had rejected
 // it has ended with a person, and loudly.
-func (o *oracle) liesFound(in settle.Instruction, honestSince time.Time) {
+func (o *oracle) liesFound(in transfer.Instruction, honestSince time.Time) {
 	id := in.SettlementID
 	for _, e := range o.w.bank.Entries[id] {
 		shown := e.Arrived.Add(max(e.Fate.After, e.Fate.ShownAfter))
@@ -265,7 +265,7 @@ func (o *oracle) liesFound(in settle.Instruction, honestSince time.Time) {
 			continue
 		}
 		o.w.seen["end of a lie"]++
-		if in.State != settle.InstructionManual || !o.of(id).critical {
+		if in.State != transfer.StateManual || !o.of(id).critical {
 			o.fail(id, "the bank executed what it had rejected, and it ends %s, critical %t", in.State, o.of(id).critical)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // kept is what the oracle knows about a row that counts deliveries: a conflict, or
@@ -17,11 +18,11 @@ import (
 type kept struct {
 	runs         int64 // of the store, by which it can have been counted
 	acknowledged map[*delivery]bool
-	conflict     *snapshot.Conflict // as first seen
-	quarantined  *snapshot.Quarantined
+	conflict     *spannerstore.ConflictRow // as first seen
+	quarantined  *spannerstore.QuarantineRow
 }
 
-func (h *history) conflict(hash settle.PayloadHash) *kept {
+func (h *history) conflict(hash payout.Hash) *kept {
 	if h.conflicts[hash] == nil {
 		h.conflicts[hash] = &kept{acknowledged: map[*delivery]bool{}}
 	}
@@ -118,7 +119,7 @@ func (o *oracle) outcomeFits(d *delivery, h *history, r settle.Result) {
 func (o *oracle) conflictKept(d *delivery, h *history, r settle.Result) {
 	known := h.conflict(r.PayloadHash)
 	known.acknowledged[d] = true
-	i := slices.IndexFunc(o.rows(h.id).Conflicts, func(c snapshot.Conflict) bool { return c.PayloadHash == r.PayloadHash })
+	i := slices.IndexFunc(o.rows(h.id).Conflicts, func(c spannerstore.ConflictRow) bool { return c.PayloadHash == r.PayloadHash })
 	if i < 0 {
 		o.fail(h.id, "answered conflict, and none is recorded")
 	}

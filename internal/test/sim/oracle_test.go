@@ -8,8 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // oracle watches everything that a sequence does and fails it at the first step
@@ -29,17 +31,17 @@ type oracle struct {
 // history is what the oracle knows about one settlement.
 type history struct {
 	id      string
-	rows    snapshot.Snapshot
+	rows    audit.Snapshot
 	stale   bool // rows are to be read again
 	changed bool // and to be checked
 
 	content   *content         // as settled first
 	movement  *settle.Movement // as first seen
 	expired   bool             // the receipt
-	created   *settle.Instruction
+	created   *transfer.Instruction
 	version   int64 // of the latest event that was checked
 	applied   int   // deliveries that were told so
-	conflicts map[settle.PayloadHash]*kept
+	conflicts map[payout.Hash]*kept
 	bankHistory
 }
 
@@ -50,10 +52,10 @@ func newOracle(w *world) *oracle {
 func (o *oracle) of(id string) *history {
 	h := o.byID[id]
 	if h == nil {
-		h = &history{id: id, conflicts: map[settle.PayloadHash]*kept{}}
+		h = &history{id: id, conflicts: map[payout.Hash]*kept{}}
 		o.byID[id] = h
 		o.ids = append(o.ids, id)
-		o.keys[settle.InstructionKey(id)] = id
+		o.keys[transfer.InstructionKey(id)] = id
 	}
 	return h
 }
@@ -89,7 +91,7 @@ func (o *oracle) touch(id string) *history {
 }
 
 // rows returns what is stored under a settlement ID now.
-func (o *oracle) rows(id string) snapshot.Snapshot {
+func (o *oracle) rows(id string) audit.Snapshot {
 	h := o.of(id)
 	if h.stale {
 		h.rows, h.stale = o.w.store.SnapshotOf(id), false
@@ -98,11 +100,11 @@ func (o *oracle) rows(id string) snapshot.Snapshot {
 }
 
 // instruction returns what is stored now.
-func (o *oracle) instruction(id string) settle.Instruction {
+func (o *oracle) instruction(id string) transfer.Instruction {
 	if in := o.rows(id).Instructions; len(in) > 0 {
 		return in[0]
 	}
-	return settle.Instruction{}
+	return transfer.Instruction{}
 }
 
 // settled looks at a call of Settle that the store has carried out.
@@ -119,7 +121,7 @@ func (o *oracle) settled(s settle.Settlement, r settle.Result, err error) {
 		means := o.w.producer.meanings[s.Message.ID]
 		h.content = &means.content
 	}
-	if in := o.instruction(id); h.created == nil && in.State != settle.InstructionNone {
+	if in := o.instruction(id); h.created == nil && in.State != transfer.StateNone {
 		h.sends, h.created = 1, s.Instruction
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // What is published.
@@ -38,7 +38,7 @@ type meaning struct {
 	content    content
 	data       []byte
 
-	reason settle.Reason // why it is no payout
+	reason payout.Reason // why it is no payout
 	member string
 }
 
@@ -59,7 +59,7 @@ func (w *world) publish() *Message {
 		kind = strings.TrimSpace(fmt.Sprintf("%s %s", means.reason, means.member))
 	case len(p.payouts) == 0 || kind == "a new payout" && len(p.payouts) < len(newIDs.values):
 		kind = draw(w, newPayouts)
-		means = payout(w.newID(), contents[kind], "")
+		means = payoutOf(w.newID(), contents[kind], "")
 		p.payouts = append(p.payouts, means)
 		kind = "a new payout, " + kind
 	default:
@@ -67,11 +67,11 @@ func (w *world) publish() *Message {
 		switch kind {
 		case "the same payout, written otherwise":
 			style := draw(w, styles)
-			means = payout(known.settlement, known.content, style)
+			means = payoutOf(known.settlement, known.content, style)
 			kind = "the same payout, " + style
 		case "another payout under a known ID":
 			what := draw(w, alterations)
-			means = payout(known.settlement, known.content.altered(what), "")
+			means = payoutOf(known.settlement, known.content.altered(what), "")
 			kind = "another payout under the same ID, in " + what
 		default:
 			means = known
@@ -164,8 +164,8 @@ func (c content) differences(o content) (names []string) {
 	return names
 }
 
-// payout writes a payout message.
-func payout(id string, c content, style string) meaning {
+// payoutOf writes a payout message.
+func payoutOf(id string, c content, style string) meaning {
 	if style == "with escapes" {
 		id = strings.ReplaceAll(id, "-", `\u002d`)
 	}
@@ -194,24 +194,24 @@ func payout(id string, c content, style string) meaning {
 
 // garbage writes a message that is no payout.
 func garbage(kind string) meaning {
-	whole := string(payout("stl-0", contents["plain"], "").data)
+	whole := string(payoutOf("stl-0", contents["plain"], "").data)
 	switch kind {
 	case "empty":
-		return meaning{reason: settle.ReasonEmptyData}
+		return meaning{reason: payout.ReasonEmptyData}
 	case "cut off":
-		return meaning{reason: settle.ReasonNotJSON, data: []byte(whole[:len(whole)-1])}
+		return meaning{reason: payout.ReasonNotJSON, data: []byte(whole[:len(whole)-1])}
 	case "a list":
-		return meaning{reason: settle.ReasonNotJSON, data: []byte("[" + whole + "]")}
+		return meaning{reason: payout.ReasonNotJSON, data: []byte("[" + whole + "]")}
 	case "without an amount":
-		return meaning{reason: settle.ReasonMissingField, member: "amount_cents", data: []byte(`{"settlement_id":"stl-0","account_id":"reserve"}`)}
+		return meaning{reason: payout.ReasonMissingField, member: "amount_cents", data: []byte(`{"settlement_id":"stl-0","account_id":"reserve"}`)}
 	case "with a member twice":
-		return meaning{reason: settle.ReasonDuplicateField, data: []byte(whole[:len(whole)-1] + `,"amount_cents":1}`)}
+		return meaning{reason: payout.ReasonDuplicateField, data: []byte(whole[:len(whole)-1] + `,"amount_cents":1}`)}
 	case "with an amount in quotes":
-		return meaning{reason: settle.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(whole, "4731", `"4731"`, 1))}
+		return meaning{reason: payout.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(whole, "4731", `"4731"`, 1))}
 	case "with an amount below zero":
-		return meaning{reason: settle.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(whole, "4731", "-4731", 1))}
+		return meaning{reason: payout.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(whole, "4731", "-4731", 1))}
 	case "with an unknown member":
-		return meaning{reason: settle.ReasonUnknownField, data: []byte(whole[:len(whole)-1] + `,"Amount_cents":1}`)}
+		return meaning{reason: payout.ReasonUnknownField, data: []byte(whole[:len(whole)-1] + `,"Amount_cents":1}`)}
 	}
-	return meaning{reason: settle.ReasonUnsupportedEvent, data: []byte("a request from somewhere else")}
+	return meaning{reason: payout.ReasonUnsupportedEvent, data: []byte("a request from somewhere else")}
 }

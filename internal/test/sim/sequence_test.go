@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // What happens next.
@@ -238,7 +238,7 @@ func (w *world) passToNearTheLastSend() {
 	for _, id := range w.oracle.ids {
 		in := w.oracle.instruction(id)
 		left := time.Until(in.ResendNotAfter)
-		if in.State == settle.InstructionUncertain && left > 0 && (until == 0 || left < until) {
+		if in.State == transfer.StateUncertain && left > 0 && (until == 0 || left < until) {
 			until = left
 		}
 	}
@@ -333,10 +333,10 @@ func (w *world) reconcileAll(honestSince time.Time) {
 		for len(w.calls) > 0 {
 			c := w.calls[0]
 			if c.what == "status" && w.ending == "silent" {
-				c.half, c.reading = true, settle.StatusUnknown
+				c.half, c.reading = true, transfer.StatusUnknown
 			}
 			if c.what == "status" && w.ending == "blind" {
-				c.half, c.reading = true, settle.StatusNotFound
+				c.half, c.reading = true, transfer.StatusNotFound
 			}
 			w.finishOne(c)
 		}

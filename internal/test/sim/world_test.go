@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
@@ -25,7 +25,7 @@ type world struct {
 	store     *memstore.Store
 	bank      *Bank
 	pubsub    *PubSub
-	policy    settle.Policy
+	policy    transfer.Policy
 	instances []*instance // that live
 	lives     int
 	producer  producer
@@ -81,7 +81,7 @@ func (w *world) begin() {
 	w.oracle = newOracle(w)
 	lifetime := draw(w, lifetimes)
 	w.bank = NewBank(lifetime)
-	w.policy = settle.Policy{
+	w.policy = transfer.Policy{
 		KeyLifetime: lifetime, VisibilityLag: draw(w, lags),
 		SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second,
 	}

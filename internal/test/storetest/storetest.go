@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of settle.Store and settle.InstructionStore. Every store runs
+// Package storetest is the conformance suite of settle.Store and transfer.Store. Every store runs
 // it, so that a simulation on the store in memory says something about the store
 // on Spanner.
 package storetest
@@ -15,14 +15,17 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // Store is a store under test.
 type Store interface {
 	settle.Store
-	settle.InstructionStore
+	transfer.Store
 }
 
 // Backend is the data behind one or more stores.
@@ -30,7 +33,7 @@ type Backend interface {
 	// Open returns a store over the data, as another instance would have it.
 	Open(t *testing.T) Store
 	// Snapshot returns all that is stored.
-	Snapshot(t *testing.T) snapshot.Snapshot
+	Snapshot(t *testing.T) audit.Snapshot
 	// DeleteReceipt deletes a receipt as a row deletion policy would.
 	DeleteReceipt(t *testing.T, settlementID string)
 }
@@ -82,16 +85,16 @@ var PublishTime = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 // to the store. It has a delivery ID of its own.
 func NewSettlement(t testing.TB, message string) settle.Settlement {
 	t.Helper()
-	payout, err := settle.Decode([]byte(message), "USD")
+	p, err := payout.Decode([]byte(message), "USD")
 	if err != nil {
 		t.Fatalf("decode %s: %v", message, err)
 	}
 	st := settle.Settlement{
-		Payout: payout, Hash: payout.Hash(), DeliveryID: DeliveryID(),
+		Payout: p, Hash: p.Hash(), DeliveryID: DeliveryID(),
 		Message: settle.Message{ID: "1001", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, Data: []byte(message)},
 	}
-	if payout.WantsBank() {
-		st.Instruction = settle.NewInstruction(payout, []byte(`{"amount_minor":1}`), PublishTime)
+	if p.WantsBank() {
+		st.Instruction = transfer.NewInstruction(p, []byte(`{"amount_minor":1}`), PublishTime)
 	}
 	return st
 }
@@ -124,7 +127,7 @@ func wantOutcome(t *testing.T, got settle.Result, want settle.Outcome, fields ..
 	}
 }
 
-func wantSound(t *testing.T, b Backend) snapshot.Snapshot {
+func wantSound(t *testing.T, b Backend) audit.Snapshot {
 	t.Helper()
 	all := b.Snapshot(t)
 	for _, violation := range all.Violations(false) {
@@ -152,7 +155,7 @@ func testApplied(t *testing.T, b Backend) {
 	if diff := cmp.Diff(wantMovement, all.Movements); diff != "" {
 		t.Errorf("movements (-want +got):\n%s", diff)
 	}
-	wantReceipt := []snapshot.Receipt{{
+	wantReceipt := []spannerstore.ReceiptRow{{
 		SettlementID: "stl-8472", PayloadHash: st.Hash, ResultStatus: "applied", DeliveryID: st.DeliveryID, MessageID: "1001",
 		PublishTime: &PublishTime, Metadata: `{"a":"","b":"\u0000<&>"}`, AppliedAt: result.AppliedAt,
 	}}
@@ -245,11 +248,11 @@ func testConflictCount(t *testing.T, b Backend) {
 	}
 	other := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":2}`)
 	wantOutcome(t, mustSettle(t, store, other), settle.OutcomeConflict, "amount_cents")
-	counts := map[settle.PayloadHash]int64{}
+	counts := map[payout.Hash]int64{}
 	for _, c := range wantSound(t, b).Conflicts {
 		counts[c.PayloadHash] = c.Deliveries
 	}
-	if diff := cmp.Diff(map[settle.PayloadHash]int64{changed.Hash: 3, other.Hash: 1}, counts); diff != "" {
+	if diff := cmp.Diff(map[payout.Hash]int64{changed.Hash: 3, other.Hash: 1}, counts); diff != "" {
 		t.Errorf("deliveries by hash (-want +got):\n%s", diff)
 	}
 	// The settled payout is still a duplicate.
@@ -316,10 +319,10 @@ func testExpiredReceipt(t *testing.T, b Backend) {
 func testInstruction(t *testing.T, b Backend) {
 	store := b.Open(t)
 	st := NewSettlement(t, full)
-	if result := mustSettle(t, store, st); result.Instruction != settle.InstructionUncertain {
+	if result := mustSettle(t, store, st); result.Instruction != transfer.StateUncertain {
 		t.Errorf("applied with instruction %q, want uncertain", result.Instruction)
 	}
-	if result := mustSettle(t, store, again(st)); result.Instruction != settle.InstructionUncertain {
+	if result := mustSettle(t, store, again(st)); result.Instruction != transfer.StateUncertain {
 		t.Errorf("duplicate with instruction %q, want uncertain", result.Instruction)
 	}
 	all := wantSound(t, b)
@@ -328,14 +331,14 @@ func testInstruction(t *testing.T, b Backend) {
 	if want.Transfer.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" {
 		t.Errorf("idempotency key %s", want.Transfer.Key)
 	}
-	if diff := cmp.Diff([]settle.Instruction{want}, all.Instructions); diff != "" {
+	if diff := cmp.Diff([]transfer.Instruction{want}, all.Instructions); diff != "" {
 		t.Errorf("instructions (-want +got):\n%s", diff)
 	}
-	wantEvent := snapshot.InstructionEvent{
+	wantEvent := spannerstore.EventRow{
 		SettlementID: "stl-8472", Version: 1, RecordedAt: want.CreatedAt,
-		Event: settle.InstructionEvent{To: settle.InstructionUncertain, Cause: settle.CauseCreated},
+		Event: transfer.Event{To: transfer.StateUncertain, Cause: transfer.CauseCreated},
 	}
-	if diff := cmp.Diff([]snapshot.InstructionEvent{wantEvent}, all.Events); diff != "" {
+	if diff := cmp.Diff([]spannerstore.EventRow{wantEvent}, all.Events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if r := all.Receipt("stl-8472"); r.ExpireFrom != nil {
@@ -362,7 +365,7 @@ func testDue(t *testing.T, b Backend) {
 		}
 	}
 	backlog, err := store.Backlog(t.Context())
-	want := settle.Backlog{UncertainSince: wantSound(t, b).Instructions[0].CreatedAt, NextDue: PublishTime}
+	want := transfer.Backlog{UncertainSince: wantSound(t, b).Instructions[0].CreatedAt, NextDue: PublishTime}
 	if err != nil || backlog != want {
 		t.Errorf("backlog %+v, %v; want %+v", backlog, err, want)
 	}
@@ -372,13 +375,13 @@ func testDue(t *testing.T, b Backend) {
 // it is never due.
 func testManual(t *testing.T, b Backend) {
 	store := b.Open(t)
-	in := func(state settle.InstructionState) func(settle.Instruction) (settle.Change, error) {
-		return func(in settle.Instruction) (settle.Change, error) {
+	in := func(state transfer.State) func(transfer.Instruction) (transfer.Change, error) {
+		return func(in transfer.Instruction) (transfer.Change, error) {
 			in.State, in.NextCheckAt, in.Version = state, time.Time{}, in.Version+1
-			return settle.Change{Next: in, Write: true}, nil
+			return transfer.Change{Next: in, Write: true}, nil
 		}
 	}
-	for i, state := range []settle.InstructionState{settle.InstructionManual, settle.InstructionManual, settle.InstructionConfirmed} {
+	for i, state := range []transfer.State{transfer.StateManual, transfer.StateManual, transfer.StateConfirmed} {
 		st := NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1,"creditor_account":"c"}`, i))
 		mustSettle(t, store, st)
 		if _, err := store.Change(t.Context(), st.Payout.SettlementID, in(state)); err != nil {
@@ -387,11 +390,11 @@ func testManual(t *testing.T, b Backend) {
 	}
 	mustSettle(t, store, NewSettlement(t, plain))
 	for _, want := range []int{2, 1, 0} {
-		if backlog, err := store.Backlog(t.Context()); err != nil || backlog != (settle.Backlog{Manual: want}) {
+		if backlog, err := store.Backlog(t.Context()); err != nil || backlog != (transfer.Backlog{Manual: want}) {
 			t.Errorf("backlog %+v, %v; want %d manual", backlog, err, want)
 		}
 		if want > 0 {
-			if _, err := store.Change(t.Context(), fmt.Sprintf("stl-%d", want-1), in(settle.InstructionConfirmed)); err != nil {
+			if _, err := store.Change(t.Context(), fmt.Sprintf("stl-%d", want-1), in(transfer.StateConfirmed)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -399,12 +402,12 @@ func testManual(t *testing.T, b Backend) {
 }
 
 // policy is a bank's policy.
-var policy = settle.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second}
+var policy = transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second}
 
 // claim leases the instruction of stl-8472 to owner.
-func claim(t *testing.T, store Store, owner string, now time.Time) (settle.Change, error) {
+func claim(t *testing.T, store Store, owner string, now time.Time) (transfer.Change, error) {
 	t.Helper()
-	return store.Change(t.Context(), "stl-8472", func(in settle.Instruction) (settle.Change, error) {
+	return store.Change(t.Context(), "stl-8472", func(in transfer.Instruction) (transfer.Change, error) {
 		return policy.Claim(in, owner, now)
 	})
 }
@@ -414,27 +417,27 @@ func testClaim(t *testing.T, b Backend) {
 	mustSettle(t, store, NewSettlement(t, full))
 	first, second := DeliveryID(), DeliveryID()
 	held, err := claim(t, store, first, PublishTime)
-	if err != nil || held.Follow != settle.PlanSend || held.Next.Sends != 1 {
+	if err != nil || held.Follow != transfer.PlanSend || held.Next.Sends != 1 {
 		t.Fatalf("claimed %+v, %v", held, err)
 	}
 	again, err := claim(t, store, first, PublishTime)
-	if err != nil || again.Follow != settle.PlanSend {
+	if err != nil || again.Follow != transfer.PlanSend {
 		t.Errorf("the same step again: %+v, %v", again, err)
 	}
-	if _, err := claim(t, store, second, PublishTime.Add(59*time.Second)); !errors.Is(err, settle.ErrNotDue) {
+	if _, err := claim(t, store, second, PublishTime.Add(59*time.Second)); !errors.Is(err, transfer.ErrNotDue) {
 		t.Errorf("another step under the lease: %v, want ErrNotDue", err)
 	}
 	all := wantSound(t, b)
-	if diff := cmp.Diff([]settle.Instruction{held.Next}, all.Instructions); diff != "" {
+	if diff := cmp.Diff([]transfer.Instruction{held.Next}, all.Instructions); diff != "" {
 		t.Errorf("stored (-claimed +stored):\n%s", diff)
 	}
-	if len(all.Events) != 2 || all.Events[1].Event.Cause != settle.CauseSend {
+	if len(all.Events) != 2 || all.Events[1].Event.Cause != transfer.CauseSend {
 		t.Errorf("events %+v", all.Events)
 	}
 	// The step died: another one takes over when the lease has ended, and asks,
 	// since the send may have reached the bank.
 	taken, err := claim(t, store, second, PublishTime.Add(time.Minute))
-	if err != nil || taken.Follow != settle.PlanAsk || taken.Next.Sends != 1 {
+	if err != nil || taken.Follow != transfer.PlanAsk || taken.Next.Sends != 1 {
 		t.Errorf("taken over %+v, %v", taken, err)
 	}
 }
@@ -447,8 +450,8 @@ func testRefusedChange(t *testing.T, b Backend) {
 	}
 	before := b.Snapshot(t)
 	refused := errors.New("not this one")
-	if _, err := store.Change(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) {
-		return settle.Change{Write: true}, refused
+	if _, err := store.Change(t.Context(), "stl-8472", func(transfer.Instruction) (transfer.Change, error) {
+		return transfer.Change{Write: true}, refused
 	}); !errors.Is(err, refused) {
 		t.Errorf("error %v, want decide's own", err)
 	}
@@ -464,12 +467,12 @@ func testRejected(t *testing.T, b Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer := settle.BankAnswer{HTTPStatus: 422, TransferID: "tr-1", Status: "RJCT", Detail: "insufficient_funds"}
-	change, err := policy.Sent(held.Next, settle.SendResult{Class: settle.SendRejected, Answer: answer}, settle.Span{Began: PublishTime, Ended: PublishTime.Add(time.Second)})
+	answer := transfer.BankAnswer{HTTPStatus: 422, TransferID: "tr-1", Status: "RJCT", Detail: "insufficient_funds"}
+	change, err := policy.AfterSend(held.Next, transfer.SendResult{Class: transfer.SendRejected, Answer: answer}, transfer.Interval{Began: PublishTime, Ended: PublishTime.Add(time.Second)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Change(t.Context(), "stl-8472", func(settle.Instruction) (settle.Change, error) { return change, nil }); err != nil {
+	if _, err := store.Change(t.Context(), "stl-8472", func(transfer.Instruction) (transfer.Change, error) { return change, nil }); err != nil {
 		t.Fatal(err)
 	}
 	all := wantSound(t, b)
@@ -480,16 +483,16 @@ func testRejected(t *testing.T, b Backend) {
 	if r := all.Receipt("stl-8472"); r.ExpireFrom == nil || !r.ExpireFrom.Equal(committed) || !all.Events[2].RecordedAt.Equal(committed) {
 		t.Errorf("reversal %v, receipt %v, event %v: not one commit", committed, r.ExpireFrom, all.Events[2].RecordedAt)
 	}
-	if diff := cmp.Diff([]settle.Instruction{change.Next}, all.Instructions); diff != "" {
+	if diff := cmp.Diff([]transfer.Instruction{change.Next}, all.Instructions); diff != "" {
 		t.Errorf("stored (-changed +stored):\n%s", diff)
 	}
-	wantEvent := settle.InstructionEvent{
-		From: settle.InstructionUncertain, To: settle.InstructionRejected, Cause: settle.CauseAnswer, HTTPStatus: 422, Detail: "rejected; insufficient_funds",
+	wantEvent := transfer.Event{
+		From: transfer.StateUncertain, To: transfer.StateRejected, Cause: transfer.CauseAnswer, HTTPStatus: 422, Detail: "rejected; insufficient_funds",
 	}
 	if diff := cmp.Diff(wantEvent, all.Events[2].Event); diff != "" {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
-	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != settle.InstructionRejected {
+	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != transfer.StateRejected {
 		t.Errorf("the duplicate says %q", result.Instruction)
 	}
 }
@@ -497,7 +500,7 @@ func testRejected(t *testing.T, b Backend) {
 func testNewKey(t *testing.T, b Backend) {
 	store := b.Open(t)
 	mustSettle(t, store, NewSettlement(t, full))
-	change := func(decide func(in settle.Instruction) (settle.Change, error)) settle.Instruction {
+	change := func(decide func(in transfer.Instruction) (transfer.Change, error)) transfer.Instruction {
 		t.Helper()
 		changed, err := store.Change(t.Context(), "stl-8472", decide)
 		if err != nil {
@@ -510,36 +513,36 @@ func testNewKey(t *testing.T, b Backend) {
 		t.Fatal(err)
 	}
 	now := PublishTime.Add(30 * 24 * time.Hour)
-	notFound := settle.Statuses{Current: settle.StatusResult{Reading: settle.StatusNotFound, Answer: settle.BankAnswer{HTTPStatus: 200}}}
-	waiting := change(func(settle.Instruction) (settle.Change, error) {
-		return policy.Asked(held.Next, notFound, settle.Span{Began: now, Ended: now})
+	notFound := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusNotFound, Answer: transfer.BankAnswer{HTTPStatus: 200}}}
+	waiting := change(func(transfer.Instruction) (transfer.Change, error) {
+		return policy.AfterStatus(held.Next, notFound, transfer.Interval{Began: now, Ended: now})
 	})
-	notFound = settle.AskAllStatuses(t.Context(), func(context.Context, settle.StatusRequest) settle.StatusResult { return notFound.Current }, waiting)
-	ruling := settle.Ruling{
-		ID: DeliveryID(), Decision: settle.DecideResend, By: "Ines", Second: "Bert", Note: "letter", Version: waiting.Version,
-		Said: notFound, Took: settle.Span{Began: now, Ended: now}, Body: []byte("new body"),
+	notFound = transfer.AskAllStatuses(t.Context(), func(context.Context, transfer.StatusRequest) transfer.StatusResult { return notFound.Current }, waiting)
+	ruling := transfer.Ruling{
+		ID: DeliveryID(), Decision: transfer.DecideResend, By: "Ines", Second: "Bert", Note: "letter", Version: waiting.Version,
+		Said: notFound, Took: transfer.Interval{Began: now, Ended: now}, Body: []byte("new body"),
 	}
-	decide := func(in settle.Instruction) (settle.Change, error) { return policy.Decide(in, ruling) }
+	decide := func(in transfer.Instruction) (transfer.Change, error) { return policy.Decide(in, ruling) }
 	resent := change(decide)
 	change(decide) // a lost answer: it recognises its own commit
 	all := wantSound(t, b)
 	resent.Superseded[0].At = all.Events[len(all.Events)-1].RecordedAt // the store's own time
-	if diff := cmp.Diff([]settle.Instruction{resent}, all.Instructions); diff != "" {
+	if diff := cmp.Diff([]transfer.Instruction{resent}, all.Instructions); diff != "" {
 		t.Errorf("stored (-changed +stored):\n%s", diff)
 	}
-	change(func(in settle.Instruction) (settle.Change, error) {
+	change(func(in transfer.Instruction) (transfer.Change, error) {
 		if diff := cmp.Diff(resent, in); diff != "" {
 			t.Errorf("read (-changed +read):\n%s", diff)
 		}
-		return settle.Change{Next: in}, nil
+		return transfer.Change{Next: in}, nil
 	})
-	if len(all.Events) != 4 || all.Events[3].Event.Cause != settle.CauseDecided || string(resent.Body) != "new body" {
+	if len(all.Events) != 4 || all.Events[3].Event.Cause != transfer.CauseDecided || string(resent.Body) != "new body" {
 		t.Errorf("events %+v, body %s", all.Events, resent.Body)
 	}
 	if backlog, err := store.Backlog(t.Context()); err != nil || !backlog.UncertainSince.Equal(resent.Superseded[0].At) {
 		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
 	}
-	if result := mustSettle(t, store, NewSettlement(t, full)); result.Outcome != settle.OutcomeDuplicate || result.Instruction != settle.InstructionUncertain {
+	if result := mustSettle(t, store, NewSettlement(t, full)); result.Outcome != settle.OutcomeDuplicate || result.Instruction != transfer.StateUncertain {
 		t.Errorf("the message again: %+v", result)
 	}
 }
@@ -548,14 +551,14 @@ func testNoInstruction(t *testing.T, b Backend) {
 	store := b.Open(t)
 	mustSettle(t, store, NewSettlement(t, plain))
 	for _, id := range []string{"stl-8472", "unknown"} {
-		if _, err := store.Change(t.Context(), id, func(settle.Instruction) (settle.Change, error) {
+		if _, err := store.Change(t.Context(), id, func(transfer.Instruction) (transfer.Change, error) {
 			t.Error("asked to decide about nothing")
-			return settle.Change{}, nil
-		}); !errors.Is(err, settle.ErrNoInstruction) {
+			return transfer.Change{}, nil
+		}); !errors.Is(err, transfer.ErrNoInstruction) {
 			t.Errorf("%s: %v, want ErrNoInstruction", id, err)
 		}
 	}
-	if backlog, err := store.Backlog(t.Context()); err != nil || backlog != (settle.Backlog{}) {
+	if backlog, err := store.Backlog(t.Context()); err != nil || backlog != (transfer.Backlog{}) {
 		t.Errorf("backlog %+v, %v", backlog, err)
 	}
 }
@@ -577,8 +580,8 @@ func testUnknownHashVersion(t *testing.T, b Backend) {
 // newQuarantined returns what is stored of data, which is refused.
 func newQuarantined(t *testing.T, data string) settle.Quarantined {
 	t.Helper()
-	_, err := settle.Decode([]byte(data), "USD")
-	refusal, refused := errors.AsType[*settle.Refusal](err)
+	_, err := payout.Decode([]byte(data), "USD")
+	refusal, refused := errors.AsType[*payout.Refusal](err)
 	if !refused {
 		t.Fatalf("%q is a payout", data)
 	}
@@ -609,11 +612,11 @@ func testQuarantine(t *testing.T, b Backend) {
 		redelivered.DeliveryID = DeliveryID()
 		mustQuarantine(t, b.Open(t), redelivered)
 		all := wantSound(t, b).Quarantined
-		i := slices.IndexFunc(all, func(row snapshot.Quarantined) bool { return row.Identity == q.Identity() })
+		i := slices.IndexFunc(all, func(row spannerstore.QuarantineRow) bool { return row.Identity == q.Identity() })
 		if i < 0 {
 			t.Fatalf("no row for %q", data)
 		}
-		want := snapshot.Quarantined{
+		want := spannerstore.QuarantineRow{
 			Identity: q.Identity(), MessageID: "1002", Subscription: "projects/p/subscriptions/s", Reason: q.Refusal.Reason,
 			Member: q.Refusal.Member, Detail: q.Refusal.Detail, Data: []byte(data), Attributes: `{"a":"\u0000","z":"1"}`,
 			OrderingKey: "k", PublishTime: &PublishTime, LastDeliveryID: redelivered.DeliveryID, Deliveries: 2,

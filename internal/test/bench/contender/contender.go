@@ -25,6 +25,7 @@ import (
 	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
 // System is the database that a contender needs.
@@ -126,23 +127,23 @@ func message(settlementID string, amountCents int) []byte {
 // defaultCurrency is never needed: the messages have a currency.
 const defaultCurrency = "USD"
 
-// payout is a message as the contenders other than Settle Once see it.
-type payout struct {
-	settle.Payout
+// payoutRow is a message as the contenders other than Settle Once see it.
+type payoutRow struct {
+	payout.Payout
 	hash       string
 	deliveryID string
 }
 
-func (p Place) read(message []byte) (payout, error) {
-	decoded, err := settle.Decode(message, defaultCurrency)
+func (p Place) read(message []byte) (payoutRow, error) {
+	decoded, err := payout.Decode(message, defaultCurrency)
 	if err != nil {
-		return payout{}, fmt.Errorf("read payout message: %w", err)
+		return payoutRow{}, fmt.Errorf("read payout message: %w", err)
 	}
-	return payout{Payout: decoded, hash: string(decoded.Hash()), deliveryID: p.NewID()}, nil
+	return payoutRow{Payout: decoded, hash: string(decoded.Hash()), deliveryID: p.NewID()}, nil
 }
 
 // judge compares a payout with the hash that is stored under its settlement ID.
-func (p payout) judge(stored string) settle.Outcome {
+func (p payoutRow) judge(stored string) settle.Outcome {
 	if stored == p.hash {
 		return settle.OutcomeDuplicate
 	}
@@ -187,7 +188,7 @@ func (d database) readWrite(ctx context.Context, fn func(context.Context, *spann
 const loadBatch = 50
 
 // load commits rows(n) for each n, loadBatch of them at a time.
-func (p Place) load(ctx context.Context, from, n int, rows func(payout) []*spanner.Mutation) error {
+func (p Place) load(ctx context.Context, from, n int, rows func(payoutRow) []*spanner.Mutation) error {
 	db, err := p.open(ctx)
 	if err != nil {
 		return err

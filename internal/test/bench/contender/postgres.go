@@ -121,7 +121,7 @@ func loadPostgres(ctx context.Context, p Place, from, n int) error {
 		return err
 	}
 	defer pool.Close()
-	settled := make([]payout, n)
+	settled := make([]payoutRow, n)
 	for i := range settled {
 		if settled[i], err = p.read(Message(from + i)); err != nil {
 			return err

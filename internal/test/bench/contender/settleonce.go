@@ -116,7 +116,7 @@ func (a *apart) Settle(ctx context.Context, message []byte) (settle.Outcome, err
 }
 
 // settlementRows are the rows of the real schema for a payout without bank.
-func settlementRows(p payout) []*spanner.Mutation {
+func settlementRows(p payoutRow) []*spanner.Mutation {
 	return []*spanner.Mutation{
 		spanner.InsertMap("ledger_movements", map[string]any{
 			"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,

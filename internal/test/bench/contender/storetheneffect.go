@@ -33,7 +33,7 @@ func storeThenEffect() Contender {
 			return &idempotent{db, p}, err
 		},
 		Load: func(ctx context.Context, p Place, from, n int) error {
-			return p.load(ctx, from, n, func(settled payout) []*spanner.Mutation {
+			return p.load(ctx, from, n, func(settled payoutRow) []*spanner.Mutation {
 				return []*spanner.Mutation{
 					putRow(settled, statusCompleted, p.Now()), movementRow(settled, p.NewID()),
 				}
@@ -101,7 +101,7 @@ func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome
 
 // putInProgress puts the record, if there is none or one in progress that has
 // expired. The outcome applied means: go on.
-func (s *idempotent) putInProgress(ctx context.Context, p payout) (outcome settle.Outcome, err error) {
+func (s *idempotent) putInProgress(ctx context.Context, p payoutRow) (outcome settle.Outcome, err error) {
 	err = s.readWrite(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		outcome = settle.OutcomeApplied
 		now := s.place.Now()
@@ -141,14 +141,14 @@ func (s *idempotent) write(ctx context.Context, row *spanner.Mutation) error {
 	})
 }
 
-func putRow(p payout, status string, now time.Time) *spanner.Mutation {
+func putRow(p payoutRow, status string, now time.Time) *spanner.Mutation {
 	return spanner.InsertOrUpdateMap("idempotency_records", map[string]any{
 		"id": p.SettlementID, "status": status, "in_progress_expiration": now.Add(InProgressExpiry), "validation": p.hash,
 		"updated_at": spanner.CommitTimestamp,
 	})
 }
 
-func movementRow(p payout, id string) *spanner.Mutation {
+func movementRow(p payoutRow, id string) *spanner.Mutation {
 	return spanner.InsertMap("movements", map[string]any{
 		"movement_id": id, "settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents,
 		"currency": p.Currency, "creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference),

@@ -111,7 +111,7 @@ func storedHash(ctx context.Context, tx *spanner.ReadWriteTransaction, settlemen
 	return hash, err
 }
 
-func textbookRows(p payout) []*spanner.Mutation {
+func textbookRows(p payoutRow) []*spanner.Mutation {
 	return []*spanner.Mutation{
 		spanner.InsertMap("receipts", map[string]any{
 			"settlement_id": p.SettlementID, "payload_hash": p.hash, "result_status": "applied", "delivery_id": p.deliveryID,

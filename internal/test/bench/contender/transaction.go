@@ -65,7 +65,7 @@ func (s *inTransaction) Settle(ctx context.Context, message []byte) (outcome set
 }
 
 // recordConflict inserts a conflict, or raises its count.
-func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key []byte, p payout, message []byte) error {
+func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key []byte, p payoutRow, message []byte) error {
 	var deliveries int64
 	row, err := tx.ReadRow(ctx, "settlement_conflicts", spanner.Key{key, p.hash}, []string{"deliveries"})
 	if err == nil {

@@ -1,0 +1,141 @@
+package audit_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/memstore"
+	"github.com/settleonce/settleonce/internal/test/storetest"
+)
+
+const payoutJSON = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19"}`
+
+// settled returns everything of one settlement: an uncertain bank instruction and
+// a conflict.
+func settled(t *testing.T) audit.Snapshot {
+	t.Helper()
+	store := memstore.New(time.Now)
+	for _, message := range []string{payoutJSON, strings.Replace(payoutJSON, "4731", "4732", 1)} {
+		if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, message)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store.Snapshot()
+}
+
+// TestRulesThatADatabaseKeeps are those that no write can break in the schema.
+func TestRulesThatADatabaseKeeps(t *testing.T) {
+	t.Parallel()
+	const parent, once = audit.RuleParent, audit.RuleOnce
+	for _, tt := range []struct {
+		name string
+		make func(*audit.Snapshot)
+		want []audit.Rule
+	}{
+		{"nothing", func(*audit.Snapshot) {}, nil},
+		{"no movement", func(s *audit.Snapshot) { s.Movements = nil }, []audit.Rule{parent, parent, parent, parent}},
+		{"a reversal alone", func(s *audit.Snapshot) {
+			*s = audit.Snapshot{Reversals: []spannerstore.ReversalRow{{SettlementID: "stl-8472"}}}
+		}, []audit.Rule{parent}},
+		{"events without instruction", func(s *audit.Snapshot) { s.Instructions = nil }, []audit.Rule{audit.RuleInstructionWanted, parent}},
+		{"moved twice", func(s *audit.Snapshot) { s.Movements = append(s.Movements, s.Movements[0]) }, []audit.Rule{once}},
+		{"two receipts", func(s *audit.Snapshot) { s.Receipts = append(s.Receipts, s.Receipts[0]) }, []audit.Rule{once}},
+		{"two instructions", func(s *audit.Snapshot) { s.Instructions = append(s.Instructions, s.Instructions[0]) }, []audit.Rule{once}},
+		{"a movement that no message says", func(s *audit.Snapshot) {
+			m := &s.Movements[0]
+			m.AccountID = "not an account"
+			p, _ := m.Payout()
+			m.PayloadHash = p.Hash()
+			s.Receipts[0].PayloadHash, s.Conflicts = m.PayloadHash, nil
+		}, []audit.Rule{audit.RuleMovementFields}},
+		{"a currency that there is not", func(s *audit.Snapshot) {
+			m := &s.Movements[0]
+			m.Currency = "EUX"
+			p, _ := m.Payout()
+			p.CurrencyDefaulted = true
+			m.PayloadHash = p.Hash()
+			s.Receipts[0].PayloadHash, s.Conflicts = m.PayloadHash, nil
+			s.Instructions[0].Transfer.Currency = "EUX"
+		}, []audit.Rule{audit.RuleMovementFields}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			all := settled(t)
+			tt.make(&all)
+			var got []audit.Rule
+			for _, v := range (audit.Terms{}).Settlement(all) {
+				got = append(got, v.Rule)
+				if v.SettlementID != "stl-8472" {
+					t.Errorf("violation of settlement %q", v.SettlementID)
+				}
+			}
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("rules (-want +got):\n%s", diff)
+			}
+			if lines := all.Violations(false); len(lines) < len(tt.want) {
+				t.Errorf("the whole state's violations are %q", lines)
+			}
+		})
+	}
+}
+
+func TestReceiptThatHasExpired(t *testing.T) {
+	t.Parallel()
+	plain := settled(t)
+	plain.Movements[0].CreditorAccount, plain.Instructions, plain.Events, plain.Conflicts, plain.Receipts = "", nil, nil, nil, nil
+	p, _ := plain.Movements[0].Payout()
+	plain.Movements[0].PayloadHash = p.Hash()
+	open := settled(t)
+	open.Receipts = nil
+	for _, tt := range []struct {
+		name  string
+		of    audit.Snapshot
+		gone  bool
+		wrong bool
+	}{
+		{"final, past retention", plain, true, false},
+		{"final, within retention", plain, false, true},
+		{"open, however old", open, true, true},
+	} {
+		terms := audit.Terms{ReceiptGone: func(final time.Time) bool {
+			if !final.Equal(plain.Movements[0].RecordedAt) {
+				t.Errorf("%s: final at %v, want %v", tt.name, final, plain.Movements[0].RecordedAt)
+			}
+			return tt.gone
+		}}
+		found := terms.Settlement(tt.of)
+		if (len(found) > 0) != tt.wrong || tt.wrong && found[0].Rule != audit.RuleReceiptMissing {
+			t.Errorf("%s: %v", tt.name, found)
+		}
+	}
+}
+
+// TestResendWindow compares with the lifetimes that are known.
+func TestResendWindow(t *testing.T) {
+	t.Parallel()
+	all := settled(t)
+	in, now := &all.Instructions[0], time.Now()
+	in.Sends, in.FirstSentAt, in.LastSentAt, in.ResendNotAfter = 1, now, now, now.Add(transfer.ResendWindow(24*time.Hour))
+	for _, tt := range []struct {
+		lifetimes []time.Duration
+		wrong     bool
+	}{
+		{nil, false},
+		{[]time.Duration{24 * time.Hour}, false},
+		{[]time.Duration{time.Hour, 24 * time.Hour}, false},
+		{[]time.Duration{time.Hour}, true},
+	} {
+		if found := (audit.Terms{KeyLifetimes: tt.lifetimes}).Settlement(all); (len(found) > 0) != tt.wrong {
+			t.Errorf("lifetimes %v: %v", tt.lifetimes, found)
+		}
+	}
+}

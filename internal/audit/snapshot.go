@@ -1,0 +1,39 @@
+package audit
+
+import (
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+)
+
+// Snapshot is the state of a store at one moment. Each slice is sorted by the
+// key of its table.
+type Snapshot struct {
+	Movements    []settle.Movement
+	Receipts     []spannerstore.ReceiptRow
+	Reversals    []spannerstore.ReversalRow
+	Instructions []transfer.Instruction
+	Events       []spannerstore.EventRow
+	Conflicts    []spannerstore.ConflictRow
+	Quarantined  []spannerstore.QuarantineRow
+}
+
+// Movement returns the movement of a settlement, or nil.
+func (s Snapshot) Movement(settlementID string) *settle.Movement {
+	for i := range s.Movements {
+		if s.Movements[i].SettlementID == settlementID {
+			return &s.Movements[i]
+		}
+	}
+	return nil
+}
+
+// ReceiptRow returns the receipt of a settlement, or nil.
+func (s Snapshot) Receipt(settlementID string) *spannerstore.ReceiptRow {
+	for i := range s.Receipts {
+		if s.Receipts[i].SettlementID == settlementID {
+			return &s.Receipts[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+package ledger
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"cloud.google.com/go/spanner"
+
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/schema"
+)
+
+// TestEveryOpenMessageIsListedOnce pages through messages that were quarantined at
+// the same moment, of which no page may lose or repeat any.
+func TestEveryOpenMessageIsListedOnce(t *testing.T) {
+	t.Parallel()
+	statements, err := schema.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := spanner.NewClientWithConfig(t.Context(), emulatortest.Database(t, statements),
+		spanner.ClientConfig{DisableNativeMetrics: true}, emulatortest.Spanner(t).ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	const many = 2*releasePage + 1
+	moment := time.Now().Add(-time.Minute).Truncate(time.Microsecond)
+	var rows []*spanner.Mutation
+	for n := range many {
+		rows = append(rows, spanner.InsertMap("quarantined_messages", map[string]any{
+			"identity": fmt.Sprintf("m-%d", n), "message_id": "m", "subscription": "s", "reason": "not_json", "detail": "d", "data": []byte("d"),
+			"last_delivery_id": "d", "deliveries": 1, "quarantined_at": moment,
+		}))
+	}
+	if _, err := client.Apply(t.Context(), rows); err != nil {
+		t.Fatal(err)
+	}
+	o := &Operator{Client: client}
+	extent, err := o.Extent(t.Context(), payout.ReasonNotJSON)
+	if err != nil || extent.Messages != many {
+		t.Fatalf("%+v, %v", extent, err)
+	}
+	seen := map[string]int{}
+	if err := o.open(t.Context(), extent, func(k Kept) error { seen[k.Key]++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for key, times := range seen {
+		if times != 1 {
+			t.Errorf("%s listed %d times", key, times)
+		}
+	}
+	if len(seen) != many {
+		t.Errorf("%d listed, want %d", len(seen), many)
+	}
+}

@@ -1,0 +1,40 @@
+package payout_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/bojanz/currency"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/settleonce/settleonce/internal/settle/payout"
+)
+
+// The list in the source is the library's: every string of three capital letters is a
+// currency to both or to neither.
+func TestCurrenciesAreTheLibrarys(t *testing.T) {
+	t.Parallel()
+	var ours []string
+	for a := 'A'; a <= 'Z'; a++ {
+		for b := 'A'; b <= 'Z'; b++ {
+			for c := 'A'; c <= 'Z'; c++ {
+				if code := string([]rune{a, b, c}); payout.ValidCurrency(code) {
+					ours = append(ours, code)
+				}
+			}
+		}
+	}
+	library := slices.Sorted(slices.Values(currency.GetCurrencyCodes()))
+	if diff := cmp.Diff(library, ours); diff != "" {
+		t.Errorf("currencies (-library +ours); bring currencyCodes up to date:\n%s", diff)
+	}
+}
+
+func TestOnlyAWholeCodeIsACurrency(t *testing.T) {
+	t.Parallel()
+	for _, code := range []string{"", " ", "E", "EU", "UR ", "R G", "EUR ", " EUR", "EUR GBP ", "eur", "EURO", "Eur", "ÉUR", "EU\x00"} {
+		if payout.ValidCurrency(code) {
+			t.Errorf("%q is taken for a currency", code)
+		}
+	}
+}

@@ -1,0 +1,236 @@
+// Package payout reads payout messages, version 1: [Decode] checks a message and
+// returns its [Payout] or a [Refusal], and [Payout.Hash] identifies its content.
+package payout
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Limits of a payout message, version 1.
+const (
+	// MaxMessageBytes is the largest payout message, in bytes.
+	MaxMessageBytes = 64 << 10
+	// MaxAmountCents is the largest amount, in minor units of the currency. It
+	// is below 2^53, so that a producer in any language can write it exactly.
+	MaxAmountCents = 999_999_999_999_999
+
+	maxIDChars            = 128
+	maxReferenceChars     = 140
+	maxMetadataMembers    = 16
+	maxMetadataNameChars  = 64
+	maxMetadataValueChars = 256
+)
+
+// Payout is one payout, as read from a payout message. The zero value is not a
+// payout; only [Decode] makes valid ones.
+type Payout struct {
+	// SettlementID is the producer's key of the payout. Case matters.
+	SettlementID string
+	// AccountID names the ledger account that is debited.
+	AccountID string
+	// AmountCents is the amount in minor units of the currency: cents for USD,
+	// yen for JPY, a thousandth of a dinar for KWD. It is never scaled.
+	AmountCents int64
+	// Currency is the ISO 4217 alphabetic code.
+	Currency string
+	// CurrencyDefaulted reports that the message had no currency and the
+	// configured default was taken. The default is not part of the payload hash.
+	CurrencyDefaulted bool
+	// CreditorAccount is the bank's name for who is paid. Empty means that the
+	// payout wants no bank instruction.
+	CreditorAccount string
+	// Reference is the remittance text. Empty means absent.
+	Reference string
+	// Metadata is carried onto the receipt and is not part of the payout: it
+	// stays out of the payload hash. Nil and empty mean the same.
+	Metadata map[string]string
+}
+
+// WantsBank reports whether the payout asks for a credit transfer at a bank.
+func (p Payout) WantsBank() bool { return p.CreditorAccount != "" }
+
+// Message returns the payout as a payout message, version 1. Decoding it gives
+// an equal payout with the same payload hash, as long as a defaulted currency
+// meets the same default.
+func (p Payout) Message() ([]byte, error) {
+	wire := struct {
+		SettlementID    string            `json:"settlement_id"`
+		AccountID       string            `json:"account_id"`
+		AmountCents     int64             `json:"amount_cents"`
+		Currency        string            `json:"currency,omitzero"`
+		CreditorAccount string            `json:"creditor_account,omitzero"`
+		Reference       string            `json:"reference,omitzero"`
+		Metadata        map[string]string `json:"metadata,omitempty"`
+	}{
+		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents,
+		Currency: p.Currency, CreditorAccount: p.CreditorAccount, Reference: p.Reference, Metadata: p.Metadata,
+	}
+	if p.CurrencyDefaulted {
+		wire.Currency = ""
+	}
+	message, err := json.Marshal(wire, json.Deterministic(true))
+	if err != nil {
+		return nil, fmt.Errorf("encode payout %q: %w", p.SettlementID, err)
+	}
+	return message, nil
+}
+
+// Names of the members of a payout message.
+const (
+	MemberSettlementID    = "settlement_id"
+	MemberAccountID       = "account_id"
+	MemberAmountCents     = "amount_cents"
+	MemberCurrency        = "currency"
+	MemberCreditorAccount = "creditor_account"
+	MemberReference       = "reference"
+	memberMetadata        = "metadata"
+)
+
+// member is one row of the payout message's table: everything the decoder knows
+// about the member. read reads the member's value from dec into p, and returns
+// the rule that the value breaks, or "".
+type member struct {
+	name     string
+	required bool
+	read     func(p *Payout, dec *jsontext.Decoder) (brokenRule string)
+}
+
+// members is the table of payout message version 1. Its order is the order in
+// which faults are reported.
+var members = [...]member{
+	{MemberSettlementID, true, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.SettlementID, dec) }},
+	{MemberAccountID, true, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.AccountID, dec) }},
+	{MemberAmountCents, true, readAmount},
+	{MemberCurrency, false, readCurrency},
+	{MemberCreditorAccount, false, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.CreditorAccount, dec) }},
+	{MemberReference, false, readReference},
+	{memberMetadata, false, readMetadata},
+}
+
+// memberIndex returns the place of the named member in members, or -1.
+func memberIndex(name []byte) int {
+	for i := range members {
+		if string(name) == members[i].name {
+			return i
+		}
+	}
+	return -1
+}
+
+const (
+	ruleID = "a string of 1 to 128 characters of A-Z a-z 0-9 . _ : - that begins with a letter or digit"
+	// The largest amount stands here in words because rules are shown to people.
+	ruleAmount    = "an integer from 1 to 999999999999999 in plain digits, minor units of the currency"
+	ruleCurrency  = "an ISO 4217 alphabetic code in upper case"
+	ruleReference = "a string of 1 to 140 characters without control characters"
+	ruleMetadata  = "an object of up to 16 string members, names of 1 to 64 and values of up to 256 characters"
+)
+
+func readID(id *string, dec *jsontext.Decoder) string {
+	raw, ok := readString(dec)
+	if !ok || !validID(raw) {
+		return ruleID
+	}
+	*id = string(raw)
+	return ""
+}
+
+func validID(s []byte) bool {
+	if len(s) < 1 || len(s) > maxIDChars {
+		return false
+	}
+	for i, c := range s {
+		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		sign := c == '.' || c == '_' || c == ':' || c == '-'
+		if !alphanumeric && (!sign || i == 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// readAmount takes plain digits only. The library has already refused a leading
+// zero; a sign, a point or an exponent is refused here, so no amount is ever
+// rounded or read through a float.
+func readAmount(p *Payout, dec *jsontext.Decoder) string {
+	raw, err := dec.ReadValue()
+	if err != nil || raw.Kind() != jsontext.KindNumber || bytes.ContainsAny(raw, "-+.eE") {
+		return ruleAmount
+	}
+	amount, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || amount < 1 || amount > MaxAmountCents {
+		return ruleAmount
+	}
+	p.AmountCents = amount
+	return ""
+}
+
+func readCurrency(p *Payout, dec *jsontext.Decoder) string {
+	raw, ok := readString(dec)
+	if !ok || !ValidCurrency(string(raw)) {
+		return ruleCurrency
+	}
+	p.Currency = string(raw)
+	return ""
+}
+
+func readReference(p *Payout, dec *jsontext.Decoder) string {
+	raw, ok := readString(dec)
+	if !ok || bytes.ContainsFunc(raw, unicode.IsControl) {
+		return ruleReference
+	}
+	if n := utf8.RuneCount(raw); n < 1 || n > maxReferenceChars {
+		return ruleReference
+	}
+	p.Reference = string(raw)
+	return ""
+}
+
+func readMetadata(p *Payout, dec *jsontext.Decoder) string {
+	if dec.PeekKind() != jsontext.KindBeginObject {
+		return ruleMetadata
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return ruleMetadata
+	}
+	for dec.PeekKind() != jsontext.KindEndObject {
+		name, ok := readString(dec)
+		if n := utf8.RuneCount(name); !ok || n < 1 || n > maxMetadataNameChars || len(p.Metadata) == maxMetadataMembers {
+			return ruleMetadata
+		}
+		key := string(name) // name is valid only until the next read
+		value, ok := readString(dec)
+		if !ok || utf8.RuneCount(value) > maxMetadataValueChars {
+			return ruleMetadata
+		}
+		if p.Metadata == nil {
+			p.Metadata = make(map[string]string)
+		}
+		p.Metadata[key] = string(value)
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return ruleMetadata
+	}
+	return ""
+}
+
+// readString reads a JSON string, a member's name or its value, and returns its
+// text. The text is valid until the next read.
+func readString(dec *jsontext.Decoder) (text []byte, ok bool) {
+	raw, err := dec.ReadValue()
+	if err != nil || raw.Kind() != jsontext.KindString {
+		return nil, false
+	}
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return raw[1 : len(raw)-1], true // nothing is escaped: the text is what stands between the quotes
+	}
+	text, err = jsontext.AppendUnquote(nil, raw)
+	return text, err == nil
+}

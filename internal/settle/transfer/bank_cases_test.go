@@ -1,0 +1,183 @@
+package transfer_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/test/memstore"
+)
+
+// scriptedBank answers sends and questions in order, the last ones for ever.
+type scriptedBank struct {
+	sends    []transfer.SendClass
+	readings []transfer.StatusReading
+	sent     []transfer.SendRequest
+	asked    int
+	composed int
+}
+
+// Compose makes other bytes each time, as the next version of the program can:
+// what is sent has to be what was stored.
+func (b *scriptedBank) Compose(p payout.Payout, _ uuid.UUID) ([]byte, error) {
+	b.composed++
+	return fmt.Appendf(nil, "%s, composed %d", p.SettlementID, b.composed), nil
+}
+
+func (b *scriptedBank) Send(_ context.Context, r transfer.SendRequest) transfer.SendResult {
+	b.sent = append(b.sent, r)
+	return transfer.SendResult{Class: b.sends[min(len(b.sent), len(b.sends))-1]}
+}
+
+func (b *scriptedBank) Status(context.Context, transfer.StatusRequest) transfer.StatusResult {
+	b.asked++
+	return transfer.StatusResult{Reading: b.readings[min(b.asked, len(b.readings))-1]}
+}
+
+// history delivers a payout and lets time pass, question by question, until
+// nothing is due any more or limit questions were asked. It returns the states,
+// one for each change of state, and the store's content, checked after each step.
+func history(t *testing.T, bank *scriptedBank, limit int) ([]transfer.State, audit.Snapshot) {
+	t.Helper()
+	now := noon
+	clock := func() time.Time { return now }
+	store := memstore.New(clock)
+	banking := &transfer.Stepper{
+		Store: store, Bank: bank, NewID: uuid.NewString, Now: clock, Log: slog.New(slog.DiscardHandler),
+		Policy: transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second},
+	}
+	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: "USD", NewID: uuid.NewString, Now: clock}
+	if _, err := service.Deliver(t.Context(), message(wantsBank)); err != nil {
+		t.Fatal(err)
+	}
+	for range limit {
+		in := store.Snapshot().Instructions[0]
+		if in.NextCheckAt.IsZero() {
+			break
+		}
+		now = in.NextCheckAt
+		if _, err := banking.Step(t.Context(), "stl-8472"); err != nil {
+			t.Fatal(err)
+		}
+		for _, violation := range store.Snapshot().Violations(false) {
+			t.Error(violation)
+		}
+	}
+	all := store.Snapshot()
+	var states []transfer.State
+	for _, e := range all.Events {
+		if e.Event.To != e.Event.From {
+			states = append(states, e.Event.To)
+		}
+	}
+	return states, all
+}
+
+func wantStates(t *testing.T, got []transfer.State, want ...transfer.State) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("states %v, want %v", got, want)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Fatalf("states %v, want %v", got, want)
+		}
+	}
+}
+
+// A time-out was taken for an error and was a success.
+func TestATimeoutThatWasASuccessIsConfirmed(t *testing.T) {
+	t.Parallel()
+	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: []transfer.StatusReading{transfer.StatusUnknown, transfer.StatusConfirmed}}
+	states, all := history(t, bank, 50)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateConfirmed)
+	if len(bank.sent) != 1 || len(all.Reversals) != 0 {
+		t.Errorf("%d sends, reversals %+v", len(bank.sent), all.Reversals)
+	}
+}
+
+// Every error meant failed, the key was pruned after 24 hours, and the retry was
+// a second payout.
+func TestAKeyThatTheBankMayHaveForgottenIsNeverSentAgain(t *testing.T) {
+	t.Parallel()
+	unknownForADay := make([]transfer.StatusReading, 9)
+	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: append(unknownForADay, transfer.StatusNotFound)}
+	states, all := history(t, bank, 50)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateManual)
+	if len(bank.sent) != 1 || len(all.Reversals) != 0 {
+		t.Errorf("%d sends, reversals %+v", len(bank.sent), all.Reversals)
+	}
+}
+
+// An old pending payment was marked failed without asking.
+func TestAnOldPendingTransferIsAskedAboutAndThenManual(t *testing.T) {
+	t.Parallel()
+	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: []transfer.StatusReading{transfer.StatusPending}}
+	states, all := history(t, bank, 200)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateAccepted, transfer.StateManual)
+	if bank.asked < 24 || len(all.Reversals) != 0 {
+		t.Errorf("asked %d times, reversals %+v", bank.asked, all.Reversals)
+	}
+}
+
+// A late status took a final state back.
+func TestALateStatusTakesNoFinalStateBack(t *testing.T) {
+	t.Parallel()
+	late := []transfer.StatusReading{transfer.StatusConfirmed, transfer.StatusPending, transfer.StatusUnknown, transfer.StatusNotFound, transfer.StatusConfirmed}
+	states, _ := history(t, &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: late}, 50)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateAccepted, transfer.StateConfirmed)
+	late = []transfer.StatusReading{transfer.StatusPending, transfer.StatusNotFound, transfer.StatusReturned, transfer.StatusRejected}
+	states, all := history(t, &scriptedBank{sends: []transfer.SendClass{transfer.SendRejected}, readings: late}, 50)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateRejected)
+	if len(all.Reversals) != 1 {
+		t.Errorf("reversals %+v", all.Reversals)
+	}
+}
+
+// A returned transfer was still "completed".
+func TestAReturnedTransferIsReversed(t *testing.T) {
+	t.Parallel()
+	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: []transfer.StatusReading{
+		transfer.StatusConfirmed, transfer.StatusConfirmed, transfer.StatusConfirmed, transfer.StatusReturned,
+	}}
+	states, all := history(t, bank, 50)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateAccepted, transfer.StateConfirmed, transfer.StateReturned)
+	if len(all.Reversals) != 1 || all.Reversals[0].AmountCents != 1 || all.Reversals[0].Reason != "returned" {
+		t.Errorf("reversals %+v", all.Reversals)
+	}
+}
+
+// SDKs made a new key or another body for each retry.
+func TestEveryResendHasTheSameKeyAndBytes(t *testing.T) {
+	t.Parallel()
+	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: []transfer.StatusReading{transfer.StatusNotFound}}
+	states, _ := history(t, bank, 100)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateManual)
+	if len(bank.sent) != 4 {
+		t.Errorf("%d sends, want the first and three more", len(bank.sent))
+	}
+	for i, r := range bank.sent {
+		if r.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" || string(r.Body) != "stl-8472, composed 1" || r.EarlierMayHaveReached != (i > 0) {
+			t.Errorf("send %d: %+v", i+1, r)
+		}
+	}
+}
+
+// A bank that executes what it had rejected is a case for a person, at once.
+func TestConfirmedAfterRejectedIsManual(t *testing.T) {
+	t.Parallel()
+	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendRejected}, readings: []transfer.StatusReading{transfer.StatusConfirmed}}
+	states, all := history(t, bank, 50)
+	wantStates(t, states, transfer.StateUncertain, transfer.StateRejected, transfer.StateManual)
+	if len(all.Reversals) != 1 {
+		t.Errorf("reversals %+v", all.Reversals)
+	}
+}

@@ -1,0 +1,46 @@
+package transfer
+
+import (
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestTheDiagramIsTheTable compares the state diagram of README.md with the
+// transitions: the same changes of state, and those that people decide about with
+// the decision's flag.
+func TestTheDiagramIsTheTable(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("../../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := map[string]string{}
+	for _, edge := range regexp.MustCompile(`(?m)^  (\w+) --> (\w+): (.+)$`).FindAllStringSubmatch(string(readme), -1) {
+		if edge[1] != edge[2] {
+			shown[edge[1]+" to "+edge[2]] = edge[3]
+		}
+	}
+	decisions := map[observation]Decision{
+		sawDecidedConfirmed: DecideConfirmed, sawDecidedRejected: DecideRejected, sawDecidedReturned: DecideRejected, sawDecidedResend: DecideResend,
+	}
+	there := map[string]bool{}
+	for _, row := range transitions {
+		change := string(row.from) + " to " + string(row.to)
+		if row.from == row.to {
+			continue
+		}
+		there[change] = true
+		if decision, decided := decisions[row.on]; decided && !strings.Contains(shown[change], "decide --"+string(decision)) {
+			t.Errorf("%s: %q does not name --%s", change, shown[change], decision)
+		}
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(shown))); diff != "" {
+		t.Errorf("changes of state (-transitions +README.md):\n%s", diff)
+	}
+}

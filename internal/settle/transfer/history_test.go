@@ -1,0 +1,62 @@
+package transfer
+
+import "testing"
+
+// TestHistoryOfEveryTransition wants every row of the state machine to be a
+// possible event, by its own cause and by no other.
+func TestHistoryOfEveryTransition(t *testing.T) {
+	t.Parallel()
+	for _, row := range transitions {
+		e := Event{From: row.from, To: row.to, Cause: row.on.cause()}
+		if !e.Possible() {
+			t.Errorf("%+v is not possible", e)
+		}
+		if e.Reverses() != (row.from != row.to && (row.to == StateRejected || row.to == StateReturned)) {
+			t.Errorf("%+v: reverses %t", e, e.Reverses())
+		}
+	}
+	for _, e := range []Event{
+		{From: StateUncertain, To: StateUncertain, Cause: CauseCreated},
+		{From: StateNone, To: StateAccepted, Cause: CauseCreated},
+		{From: StateAccepted, To: StateAccepted, Cause: CauseSend},
+		// Never confirmed by the answer to a send, and never back from a final state.
+		{From: StateUncertain, To: StateConfirmed, Cause: CauseAnswer},
+		{From: StateConfirmed, To: StateAccepted, Cause: CauseStatus},
+		{From: StateRejected, To: StateConfirmed, Cause: CauseStatus},
+		{From: StateUncertain, To: StateAccepted, Cause: ""},
+		// People decide about what is manual alone, and a program does not.
+		{From: StateUncertain, To: StateConfirmed, Cause: CauseDecided},
+		{From: StateManual, To: StateConfirmed, Cause: CauseStatus},
+	} {
+		if e.Possible() {
+			t.Errorf("%+v is possible", e)
+		}
+	}
+}
+
+func TestSendBounds(t *testing.T) {
+	t.Parallel()
+	const open = StateUncertain
+	created := Event{To: open, Cause: CauseCreated}
+	answer := Event{From: open, To: open, Cause: CauseAnswer, Detail: "uncertain; the answer is no JSON"}
+	notSent := Event{From: open, To: open, Cause: CauseAnswer, Detail: "not_sent; refused"}
+	send := Event{From: open, To: open, Cause: CauseSend}
+	question := Event{From: open, To: open, Cause: CauseStatus}
+	for _, tt := range []struct {
+		name        string
+		history     []Event
+		least, most int64
+	}{
+		{"created", []Event{created}, 0, 1},
+		{"answered", []Event{created, answer}, 1, 1},
+		{"not sent", []Event{created, notSent}, 0, 0},
+		{"not sent, then sent", []Event{created, notSent, send, answer}, 1, 1},
+		{"perhaps sent again", []Event{created, answer, question}, 1, 2},
+		{"a new key", []Event{created, answer, {From: StateManual, To: open, Cause: CauseDecided}, question}, 0, 1},
+		{"no more than allowed", []Event{created, answer, question, question, question, question, question}, 1, MaxSends},
+	} {
+		if least, most := SendBounds(tt.history); least != tt.least || most != tt.most {
+			t.Errorf("%s: %d to %d, want %d to %d", tt.name, least, most, tt.least, tt.most)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Reconciler takes the bank instructions that are due a step further. Its fields
+// are set once, before the first call; it is safe for concurrent use, and runs
+// that overlap, in any number of instances, are harmless: each step leases its
+// instruction.
+type Reconciler struct {
+	// Store keeps the instructions. Required.
+	Store Store
+	// Banking makes the steps. Nil means that no bank is configured: a run that
+	// finds anything due fails with [ErrNoBank].
+	Banking *Stepper
+	// Now tells the time. Required.
+	Now func() time.Time
+	// Limit bounds the instructions that are listed at once, Concurrency those
+	// worked on at once. Both are required.
+	Limit, Concurrency int
+	// Margin is how long before the run's deadline no further step is begun: the
+	// longest that a step takes.
+	Margin time.Duration
+}
+
+// Reconciled is what a run did.
+type Reconciled struct {
+	// Due counts the instructions that were due.
+	Due int
+	// States counts the instructions that were taken a step further, by the state
+	// that they came to.
+	States map[State]int
+	// Skipped counts those that another step was working on.
+	Skipped int
+	// Failed counts those whose step failed; the next run tries again.
+	Failed int
+	// Left counts those that the run had no time for; the next run goes on.
+	Left int
+	// OldestUncertain is the age of the oldest uncertain instruction; zero for
+	// none.
+	OldestUncertain time.Duration
+	// NextDue is when the next instruction is due; zero for none.
+	NextDue time.Time
+	// Manual counts the instructions that wait for a person, up to [MaxManual].
+	Manual int
+}
+
+// backlogTimeout bounds the look at what is left. It does not depend on the run's
+// deadline, which the run may have used up.
+const backlogTimeout = 10 * time.Second
+
+// Reconcile makes one run: it works until nothing is due that it has not tried,
+// or its time is up.
+func (r *Reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
+	run := Reconciled{States: map[State]int{}}
+	tried := map[string]bool{}
+	for more := true; more; {
+		// Those that failed are still due and must not stand in the way of others.
+		limit := r.Limit + len(tried)
+		due, err := r.Store.Due(ctx, r.Now(), limit)
+		if err != nil {
+			return run, fmt.Errorf("reconcile: %w", err)
+		}
+		todo := slices.DeleteFunc(slices.Clone(due), func(id string) bool { return tried[id] })
+		for _, id := range todo {
+			tried[id] = true
+		}
+		run.Due += len(todo)
+		if len(todo) > 0 && r.Banking == nil {
+			return run, fmt.Errorf("reconcile %d bank instructions: %w", len(todo), ErrNoBank)
+		}
+		r.steps(ctx, todo, &run)
+		more = len(todo) > 0 && len(due) == limit && run.Left == 0
+	}
+	return r.withBacklog(ctx, run)
+}
+
+func (r *Reconciler) withBacklog(ctx context.Context, run Reconciled) (Reconciled, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), backlogTimeout)
+	defer cancel()
+	backlog, err := r.Store.Backlog(ctx)
+	if err != nil {
+		return run, fmt.Errorf("reconcile: %w", err)
+	}
+	if !backlog.UncertainSince.IsZero() {
+		run.OldestUncertain = max(r.Now().Sub(backlog.UncertainSince), 0)
+	}
+	run.NextDue, run.Manual = backlog.NextDue, backlog.Manual
+	return run, nil
+}
+
+// steps makes the steps, Concurrency at a time. Those for which there is no time
+// are left.
+func (r *Reconciler) steps(ctx context.Context, due []string, run *Reconciled) {
+	var (
+		mu      sync.Mutex
+		workers sync.WaitGroup
+		todo    = make(chan string, len(due))
+	)
+	for _, id := range due {
+		todo <- id
+	}
+	close(todo)
+	for range min(r.Concurrency, len(due)) {
+		workers.Go(func() {
+			for id := range todo {
+				left := r.timeIsUp(ctx)
+				var (
+					state State
+					err   error
+				)
+				if !left {
+					state, err = r.step(ctx, id)
+				}
+				mu.Lock()
+				run.count(left, state, err)
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// step makes one step, and outlives its panic.
+func (r *Reconciler) step(ctx context.Context, id string) (state State, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic of type %T", p)
+			r.Banking.Log.LogAttrs(ctx, LevelCritical, "panic while working on a bank instruction",
+				append([]slog.Attr{slog.String("settlement_id", id)}, PanicAttrs(p)...)...)
+		}
+	}()
+	state, err = r.Banking.Step(ctx, id)
+	if err != nil && !errors.Is(err, ErrNotDue) && !errors.Is(err, ErrLeaseLost) {
+		r.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank instruction not taken further",
+			slog.String("settlement_id", id), slog.String("error", err.Error()))
+	}
+	return state, err
+}
+
+func (r *Reconciler) timeIsUp(ctx context.Context) bool {
+	deadline, limited := ctx.Deadline()
+	return ctx.Err() != nil || limited && !r.Now().Add(r.Margin).Before(deadline)
+}
+
+func (r *Reconciled) count(left bool, state State, err error) {
+	switch {
+	case left:
+		r.Left++
+	case err == nil:
+		r.States[state]++
+	case errors.Is(err, ErrNotDue), errors.Is(err, ErrLeaseLost):
+		r.Skipped++
+	default:
+		r.Failed++
+	}
+}
