@@ -41,7 +41,8 @@ func TestOnlyTheFunctionIsUploaded(t *testing.T) {
 	root := copyTree(t)
 	want := []string{"function.go", "go.mod", "go.sum"}
 	for _, pattern := range []string{
-		"internal/bank/*.go", "internal/config/*.go", "internal/event/*.go", "internal/settle/*.go", "internal/spannerstore/*.go",
+		"internal/bank/*.go", "internal/config/*.go", "internal/event/*.go", "internal/settle/*.go",
+		"internal/settle/payout/*.go", "internal/settle/transfer/*.go", "internal/spannerstore/*.go",
 		"internal/telemetry/*.go",
 	} {
 		files, err := filepath.Glob(filepath.Join(root, pattern))
@@ -58,7 +59,7 @@ func TestOnlyTheFunctionIsUploaded(t *testing.T) {
 	for _, name := range []string{
 		".env", "settings.env", "deploy/settings.env", "key.json", "token.txt", "extra.go", "extra_test.go", "vendor/a/a.go",
 		"internal/bank/token.txt", "internal/bank/.env", "internal/bank/key.json", "internal/bank/extra_test.go",
-		"internal/bank/testdata/a.go", "internal/settle/sub/a.go", "internal/other/a.go", ".git/config", "bin/settlectl",
+		"internal/bank/testdata/a.go", "internal/settle/sub/a.go", "internal/settle/payout/testdata/a.go", "internal/other/a.go", ".git/config", "bin/settlectl",
 	} {
 		addFile(t, root, name, "package a\n")
 	}
