@@ -48,52 +48,40 @@ const (
 )
 
 func init() {
-	refuseToStartMisconfigured()
-	var i instance
+	// A deployed instance with a wrong configuration ends at once: the deployment fails
+	// and the revision before it continues to serve. The platform sets K_SERVICE.
+	if _, deployed := os.LookupEnv("K_SERVICE"); deployed {
+		if _, err := configuration(); err != nil {
+			event.NewLogger(os.Stderr, slog.LevelInfo).Error("configuration rejected", slog.String("error", err.Error()))
+			os.Exit(1)
+		}
+	}
 	//nolint:contextcheck // the instance, which the first request wires, outlives the request
-	functions.HTTP("SettlePayout", func(w http.ResponseWriter, r *http.Request) { i.wired().settle.ServeHTTP(w, r) })
+	functions.HTTP("SettlePayout", func(w http.ResponseWriter, r *http.Request) { instance().settle.ServeHTTP(w, r) })
 	//nolint:contextcheck // likewise
-	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { i.wired().reconcile.ServeHTTP(w, r) })
+	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { instance().reconcile.ServeHTTP(w, r) })
 }
 
-// refuseToStartMisconfigured ends a deployed instance whose configuration is
-// wrong. The deployment then fails, and the revision before it goes on serving.
-// K_SERVICE is how the platform tells a program that it is deployed.
-func refuseToStartMisconfigured() {
-	if _, deployed := os.LookupEnv("K_SERVICE"); !deployed {
-		return
-	}
-	if _, err := config.FromEnv(os.LookupEnv); err != nil {
-		event.NewLogger(os.Stderr, slog.LevelInfo).Error("configuration error", slog.String("error", err.Error()))
-		os.Exit(1)
-	}
-}
+// configuration reads the environment once: at start where it is deployed, else by
+// the first request, since tests and the local run complete the environment later.
+var configuration = sync.OnceValues(func() (config.Config, error) { return config.FromEnv(os.LookupEnv) })
 
-// instance is what one instance of the function keeps between requests. It is
-// wired by its first request, because the environment of a test or of the local
-// run is complete only then.
-type instance struct {
-	once     sync.Once
-	handlers handlers
-}
+// instance returns the handlers, wired once. Nothing is connected here: the store
+// opens the database in its first call.
+var instance = sync.OnceValue(func() handlers {
+	cfg, err := configuration()
+	if err == nil {
+		var wired handlers
+		if wired, err = wire(cfg); err == nil {
+			return wired
+		}
+	}
+	failing := &event.Handler{Work: event.Misconfigured(err), Log: event.NewLogger(os.Stderr, slog.LevelInfo), Now: time.Now}
+	return handlers{settle: failing, reconcile: failing}
+})
 
 // handlers serve the two functions.
-type handlers struct{ settle, reconcile http.Handler }
-
-// wired returns the handlers. Nothing is connected here: the store opens the
-// database in its first call, and again after a failure.
-func (i *instance) wired() handlers {
-	i.once.Do(func() {
-		cfg, err := config.FromEnv(os.LookupEnv)
-		if err == nil {
-			i.handlers, err = wire(cfg)
-		}
-		if err != nil {
-			i.handlers = misconfigured{err}.handlers()
-		}
-	})
-	return i.handlers
-}
+type handlers struct{ settle, reconcile *event.Handler }
 
 func wire(cfg config.Config) (handlers, error) {
 	log := event.NewLoggerIn(cfg.Project, os.Stderr, cfg.LogLevel)
@@ -105,29 +93,28 @@ func wire(cfg config.Config) (handlers, error) {
 	if err != nil {
 		return handlers{}, err
 	}
-	var observer event.Observer
-	if measured != nil {
-		observer = measured
-	}
-	gate := &event.Drainer{}
-	go drainOnTermination(gate, measured, log)
+	drainer := &event.Drainer{}
+	go drainOnTermination(drainer, measured, log)
 
 	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: time.Now}
 	reconciler := &transfer.Reconciler{
 		Store: store, Banking: banking, Now: time.Now, Limit: reconcileBatch, Concurrency: cfg.BankConcurrency, Margin: banking.Longest(),
 	}
+	core := event.Handler{Log: log, Now: time.Now, Drainer: drainer}
+	if measured != nil {
+		core.Observer = measured
+	}
+	settles, reconciles := core, core
+	settles.Work = event.Settle(service)
 	// The store may read again after the deadline, and the whole has to stay
 	// within the budget of one delivery.
-	budget := cfg.SettleTimeout - spannerstore.RereadTimeout
-	return handlers{
-		settle: &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: budget, Gate: gate, Observer: observer},
-		reconcile: &event.ReconcileHandler{
-			Reconciler: reconciler, Log: log, Now: time.Now, Timeout: max(reconcileTimeout, 2*banking.Longest()), Gate: gate, Observer: observer,
-		},
-	}, nil
+	settles.Timeout = cfg.SettleTimeout - spannerstore.RereadTimeout
+	reconciles.Work = event.Reconcile(reconciler)
+	reconciles.Timeout = max(reconcileTimeout, 2*banking.Longest())
+	return handlers{settle: &settles, reconcile: &reconciles}, nil
 }
 
-// newTelemetry returns what measures; nil where nothing is exported.
+// newTelemetry starts the measurement; nil where nothing is exported.
 func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
 	return telemetry.New(context.Background(), telemetry.Config{
 		Traces: cfg.Traces, Metrics: cfg.Metrics, Service: cfg.Service, Revision: cfg.Revision,
@@ -135,7 +122,7 @@ func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
 	})
 }
 
-// newBanking returns what looks after bank instructions; nil where no bank is
+// newBanking returns the stepper of bank instructions; nil where no bank is
 // configured.
 func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Telemetry, log *slog.Logger) (*transfer.Stepper, error) {
 	if cfg == nil {
@@ -150,42 +137,20 @@ func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Tel
 	return &transfer.Stepper{Store: store, Bank: measured.Bank(client), Policy: cfg.Policy(), NewID: uuid.NewString, Now: time.Now, Log: log}, nil
 }
 
-// misconfigured is a function whose configuration is wrong. It fails every
-// delivery, so that messages stay in the subscription until the configuration is
-// right.
-type misconfigured struct{ err error }
-
-func (m misconfigured) Deliver(context.Context, settle.Delivery) (settle.Result, error) {
-	return settle.Result{}, m.err
-}
-
-func (m misconfigured) Reconcile(context.Context) (transfer.Reconciled, error) {
-	return transfer.Reconciled{}, m.err
-}
-
-func (m misconfigured) handlers() handlers {
-	log := event.NewLogger(os.Stderr, slog.LevelInfo)
-	return handlers{
-		settle:    &event.Handler{Deliverer: m, Log: log, Now: time.Now},
-		reconcile: &event.ReconcileHandler{Reconciler: m, Log: log, Now: time.Now},
-	}
-}
-
-// drainOnTermination waits for SIGTERM, lets the deliveries that have begun end
-// while new ones are turned away, exports what was measured, and then ends the
-// process by the same signal.
-func drainOnTermination(gate *event.Drainer, measured *telemetry.Telemetry, log *slog.Logger) {
+// drainOnTermination waits for SIGTERM, rejects new requests while those inside
+// finish, exports the measurements, and then ends the process by the same signal.
+func drainOnTermination(drainer *event.Drainer, measured *telemetry.Telemetry, log *slog.Logger) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	<-ctx.Done()
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
-	if err := gate.Drain(ctx); err != nil {
-		log.LogAttrs(ctx, slog.LevelWarn, "stopping before all deliveries ended", slog.String("error", err.Error()))
+	if err := drainer.Drain(ctx); err != nil {
+		log.LogAttrs(ctx, slog.LevelWarn, "instance drain timed out", slog.String("error", err.Error()))
 	}
 	ctx, cancelExport := context.WithTimeout(context.Background(), exportLimit)
 	defer cancelExport()
 	if err := measured.Shutdown(ctx); err != nil {
-		log.LogAttrs(ctx, slog.LevelWarn, "telemetry not exported", slog.String("error", err.Error()))
+		log.LogAttrs(ctx, slog.LevelWarn, "telemetry export failed", slog.String("error", err.Error()))
 	}
 	stop() // the signal has its ordinary effect again
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)

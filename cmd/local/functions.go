@@ -122,9 +122,9 @@ func (sys *system) serveInMemory(ctx context.Context, listen string, s streams) 
 	service := &settle.Service{Store: store, Banking: banking, DefaultCurrency: cfg.DefaultCurrency, NewID: uuid.NewString, Now: now}
 	reconciler := &transfer.Reconciler{Store: store, Banking: banking, Now: now, Limit: reconcileLimit, Concurrency: reconcileAtOnce}
 	mux := http.NewServeMux()
-	mux.Handle(pathSettle, &event.Handler{Deliverer: service, Log: log, Now: time.Now, Timeout: cfg.SettleTimeout})
+	mux.Handle(pathSettle, &event.Handler{Work: event.Settle(service), Log: log, Now: time.Now, Timeout: cfg.SettleTimeout})
 	// No time limit: it would be one of the machine's clock, and the reconciler compares it with its own.
-	mux.Handle(pathReconcile, &event.ReconcileHandler{Reconciler: reconciler, Log: log, Now: time.Now})
+	mux.Handle(pathReconcile, &event.Handler{Work: event.Reconcile(reconciler), Log: log, Now: time.Now})
 	f := serveLocal(l, mux)
 	f.mux = mux
 	return f, f.awaitReady(ctx)

@@ -215,7 +215,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 	}
 	report := runReport{
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
-		OldestUncertain: int64(run.OldestUncertain / time.Second), Manual: run.Manual, NextDue: run.NextDue,
+		OldestUncertain: run.OldestUncertainSeconds, Manual: run.Manual, NextDue: run.NextDue,
 	}
 	if err := report.print(s, form); err != nil {
 		return err

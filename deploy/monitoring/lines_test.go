@@ -135,7 +135,7 @@ func (f *functions) request(data string) *http.Request {
 }
 
 func (f *functions) handler(d event.Deliverer) http.Handler {
-	return &event.Handler{Deliverer: d, Log: f.logOf(settler), Now: f.clock}
+	return &event.Handler{Work: event.Settle(d), Log: f.logOf(settler), Now: f.clock}
 }
 
 func (f *functions) deliver(name, data string) {
@@ -163,7 +163,7 @@ func (f *functions) sent(class transfer.SendClass) (id string) {
 // run runs the reconciler when the instruction is due.
 func (f *functions) run(name string, r event.Reconciler) {
 	f.t.Helper()
-	handler := &event.ReconcileHandler{Reconciler: r, Log: f.logOf(reconciler), Now: f.clock}
+	handler := &event.Handler{Work: event.Reconcile(r), Log: f.logOf(reconciler), Now: f.clock}
 	f.ask(name, handler, f.request(`{"run":"ReconcileBank"}`))
 }
 
@@ -252,13 +252,13 @@ func allLines(t *testing.T) map[string]map[string]any {
 	f.asked("panic in a step", f.sent(transfer.SendUncertain), transfer.StatusUnknown)
 	f.run("panic in a run", reconcilerFunc(func(context.Context) (transfer.Reconciled, error) { panic("x") }))
 	ctx, cancel := context.WithCancel(t.Context())
-	f.ask("stopped", &event.ReconcileHandler{
-		Reconciler: reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
+	f.ask("stopped", &event.Handler{
+		Work: event.Reconcile(reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
 			cancel()
 			return transfer.Reconciled{}, ctx.Err()
-		}),
+		})),
 		Log: f.logOf(reconciler), Now: f.clock,
 	}, f.request("").WithContext(ctx))
-	f.ask("payout there", &event.ReconcileHandler{Log: f.logOf(reconciler), Now: f.clock}, f.request(payoutJSON("stl-9", 1, false)))
+	f.ask("payout there", &event.Handler{Work: event.Reconcile(nil), Log: f.logOf(reconciler), Now: f.clock}, f.request(payoutJSON("stl-9", 1, false)))
 	return f.entries
 }

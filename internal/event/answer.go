@@ -14,50 +14,25 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// answer is what is sent back. Pub/Sub looks at the status only; the body is for
-// people. It holds nothing of the payload but the settlement ID and the payload
-// hash.
-type answer struct {
+// reply is an answer. Pub/Sub reads the status only; the body is for people. It
+// holds nothing of the payload but the settlement ID and the payload hash.
+type reply struct {
 	status int
-
-	Outcome        string         `json:"outcome"`
-	SettlementID   string         `json:"settlement_id,omitzero"`
-	PayloadHash    payout.Hash    `json:"payload_hash,omitzero"`
-	AppliedAt      time.Time      `json:"applied_at,omitzero"` // RFC 3339 in UTC, nanoseconds
-	Instruction    transfer.State `json:"instruction,omitzero"`
-	Fields         []string       `json:"fields,omitempty"`
-	ReceiptExpired bool           `json:"receipt_expired,omitzero"`
-	Reason         payout.Reason  `json:"reason,omitzero"`
-	Member         string         `json:"member,omitzero"`
-	Error          string         `json:"error,omitzero"`
+	body   any // encoded as JSON
 }
 
-// settledAnswer is the answer to a delivery whose outcome is committed.
-func settledAnswer(r settle.Result) answer {
-	a := answer{
-		status:         http.StatusOK,
-		Outcome:        r.Outcome.String(),
-		SettlementID:   r.SettlementID,
-		PayloadHash:    r.PayloadHash,
-		AppliedAt:      r.AppliedAt.UTC(),
-		Instruction:    r.Instruction,
-		Fields:         r.Fields,
-		ReceiptExpired: r.ReceiptExpired,
-	}
-	if r.Refusal != nil {
-		a.Reason, a.Member = r.Refusal.Reason, r.Refusal.Member
-	}
-	return a
+// failure is the body of an answer that is not acknowledged.
+type failure struct {
+	settle.Result
+
+	Error string `json:"error"`
 }
 
-// unsettledAnswer is the answer to a delivery of which nothing is known to be
-// committed: it is never acknowledged.
-func unsettledAnswer(status int, text string) answer {
-	return answer{status: status, Outcome: settle.OutcomeUnknown.String(), Error: text}
-}
+// failed is the answer to a delivery of which no commit is known.
+func failed(status int, text string) reply { return reply{status, failure{Error: text}} }
 
-// The texts of errors in answers. An error's own text can quote what the answer
-// must not hold; it goes to the log.
+// The texts of errors in answers. An error's own text can quote values that an
+// answer must not hold; it is logged instead.
 const (
 	textNoBank      = "not settled: the payout names a creditor_account and no bank is configured; delivered again until one is"
 	textUnknown     = "unknown whether committed: Spanner did not answer; the next delivery finds out"
@@ -68,18 +43,17 @@ const (
 	textOther       = "not settled; see the log; Pub/Sub delivers it again"
 	textPanic       = "unknown whether settled: a fault of the program; see the log; Pub/Sub delivers it again"
 
-	textNotHere  = "not settled: the request brings a payout and ReconcileBank settles none; bind the payouts topic to SettlePayout; Pub/Sub delivers it again"
-	textMethod   = "only POST is answered"
-	textDraining = "the instance is shutting down; nothing was begun"
-	textGone     = "the request was cancelled before work began"
-	textBodySize = "the body is larger than 16777216 bytes; Pub/Sub messages have 10000000 at most"
-	textSlow     = "the body did not come in whole in time; Pub/Sub delivers it again"
-	textBroken   = "the body broke off while it was read"
+	textMisrouted = "not settled: the request brings a payout and ReconcileBank settles none; bind the payouts topic to SettlePayout; Pub/Sub delivers it again"
+	textMethod    = "only POST is answered"
+	textDraining  = "the instance is shutting down; nothing was begun"
+	textGone      = "the request was cancelled before work began"
+	textBodySize  = "the body is larger than 16777216 bytes; Pub/Sub messages have 10000000 at most"
+	textSlow      = "the body did not come in whole in time; Pub/Sub delivers it again"
+	textBroken    = "the body broke off while it was read"
 )
 
-// errorClasses gives an error's answer; the first class that applies counts, so
-// what is known more exactly stands before the context's errors, which it may
-// wrap.
+// errorClasses maps errors to answers. The first match counts, so the more exact
+// error stands before the context's errors, which it may wrap.
 var errorClasses = [...]struct {
 	class  error
 	status int
@@ -93,44 +67,37 @@ var errorClasses = [...]struct {
 	{context.Canceled, http.StatusInternalServerError, textCancelled},
 }
 
-// errorAnswer is the answer to a delivery that failed with err.
-func errorAnswer(r settle.Result, err error) answer {
-	a := unsettledAnswer(http.StatusInternalServerError, textOther)
+// deliveryFailed is the answer to a delivery that failed with err.
+func deliveryFailed(r settle.Result, err error) reply {
+	known := settle.Result{SettlementID: r.SettlementID, PayloadHash: r.PayloadHash}
 	for _, c := range errorClasses {
 		if errors.Is(err, c.class) {
-			a = unsettledAnswer(c.status, c.text)
-			break
+			return reply{c.status, failure{known, c.text}}
 		}
 	}
-	a.SettlementID, a.PayloadHash = r.SettlementID, r.PayloadHash
-	return a
+	return reply{http.StatusInternalServerError, failure{known, textOther}}
 }
 
-// write sends the answer. A caller that does not take it delivers again, so a
-// failed write needs no handling.
-func (a answer) write(w http.ResponseWriter, now time.Time) {
-	body, err := json.Marshal(a)
+// write sends the whole answer and flushes it, since the process may end after its
+// last answer. Errors are ignored: a caller that did not get the answer delivers
+// again.
+func (a reply) write(w http.ResponseWriter, now time.Time) {
+	body, err := json.Marshal(a.body, json.Deterministic(true))
 	if err != nil {
-		body = nil // cannot be: every string of an answer is valid UTF-8
+		body = nil // unreachable: every string of an answer is valid UTF-8
 	}
-	send(w, a.status, body, now)
-}
-
-// send sends a whole answer and does not leave it in a buffer: the process may
-// end as soon as its last request is answered.
-func send(w http.ResponseWriter, status int, body []byte, now time.Time) {
+	body = append(body, '\n')
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(now.Add(answerTimeout)) // fails where there is no connection; the server lifts it
-	body = append(body, '\n')
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	switch status {
+	switch a.status {
 	case http.StatusServiceUnavailable:
 		w.Header().Set("Retry-After", "1")
 	case http.StatusMethodNotAllowed:
 		w.Header().Set("Allow", http.MethodPost)
 	}
-	w.WriteHeader(status)
+	w.WriteHeader(a.status)
 	_, _ = w.Write(body) //nolint:gosec // JSON, and sent as JSON
-	_ = conn.Flush()     // a caller that is gone delivers again
+	_ = conn.Flush()
 }

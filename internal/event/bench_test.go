@@ -44,11 +44,11 @@ func BenchmarkRead(b *testing.B) {
 func request(tb testing.TB) (serve func()) {
 	tb.Helper()
 	h := &Handler{
-		Deliverer: gives(settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-8472", PayloadHash: wireHash, AppliedAt: noon}, nil),
-		Log:       NewLogger(io.Discard, slog.LevelInfo),
-		Now:       time.Now,
-		Timeout:   time.Minute,
-		Gate:      new(Drainer),
+		Work:    Settle(gives(settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-8472", PayloadHash: wireHash, AppliedAt: noon}, nil)),
+		Log:     NewLogger(io.Discard, slog.LevelInfo),
+		Now:     time.Now,
+		Timeout: time.Minute,
+		Drainer: new(Drainer),
 	}
 	r := httptest.NewRequestWithContext(tb.Context(), http.MethodPost, "/", nil)
 	r.Header, r.ContentLength = binaryHeaders(), int64(len(payoutPush))
@@ -93,7 +93,7 @@ func BenchmarkDelivery(b *testing.B) {
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			service := &settle.Service{Store: memstore.New(time.Now), DefaultCurrency: "USD", NewID: uuid.NewString, Now: time.Now}
-			h := &Handler{Deliverer: service, Log: NewLogger(io.Discard, slog.LevelInfo), Now: time.Now, Timeout: time.Minute, Gate: new(Drainer)}
+			h := &Handler{Work: Settle(service), Log: NewLogger(io.Discard, slog.LevelInfo), Now: time.Now, Timeout: time.Minute, Drainer: new(Drainer)}
 			b.ReportAllocs()
 			for n := 0; b.Loop(); n++ {
 				payout := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"reserve-claims","amount_cents":4731}`, test.id(n))

@@ -87,7 +87,7 @@ func (l *lines) only(t *testing.T) map[string]any {
 
 func newHandler(d Deliverer) (*Handler, *lines) {
 	log := new(lines)
-	return &Handler{Deliverer: d, Log: NewLogger(log, slog.LevelDebug), Now: clock(), Timeout: time.Minute}, log
+	return &Handler{Work: Settle(d), Log: NewLogger(log, slog.LevelDebug), Now: clock(), Timeout: time.Minute}, log
 }
 
 // post gives h a Pub/Sub push body.
@@ -263,7 +263,7 @@ func TestLineOmitsWhatIsUnknown(t *testing.T) {
 	}
 }
 
-func TestTurnsAway(t *testing.T) {
+func TestRejectedRequests(t *testing.T) {
 	t.Parallel()
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -291,7 +291,7 @@ func TestTurnsAway(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h, log := newHandler(unused(t))
-			h.Gate = tt.gate
+			h.Drainer = tt.gate
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(tt.ctx, tt.method, "/", tt.body))
 			if want := `{"outcome":"unknown","error":"` + tt.text + "\"}\n"; w.Code != tt.status || w.Body.String() != want {
@@ -303,7 +303,7 @@ func TestTurnsAway(t *testing.T) {
 				}
 			}
 			line := log.only(t)
-			if line["severity"] != tt.severity || line["message"] != "request turned away" || line["error"] != tt.text {
+			if line["severity"] != tt.severity || line["message"] != "request rejected" || line["error"] != tt.text {
 				t.Errorf("line %v", line)
 			}
 		})
@@ -436,7 +436,7 @@ func TestDrainWaitsForTheAnswer(t *testing.T) {
 			<-work
 			return settle.Result{Outcome: settle.OutcomeApplied}, nil
 		}))
-		h.Gate = &gate
+		h.Drainer = &gate
 		w := httptest.NewRecorder()
 		go h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(payoutPush)))
 		synctest.Wait()
@@ -481,7 +481,7 @@ func TestNothingIsAnsweredBeforeTheDeliveryHasEnded(t *testing.T) {
 func TestAnAnswerDoesNotWaitInABuffer(t *testing.T) {
 	t.Parallel()
 	h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
-	h.Gate = new(Drainer)
+	h.Drainer = new(Drainer)
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)

@@ -4,12 +4,10 @@ import (
 	"context"
 	"io"
 	"log/slog"
-	"time"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
@@ -96,82 +94,4 @@ func severity(level slog.Level) string {
 		return "INFO"
 	}
 	return "DEBUG"
-}
-
-// record gathers what the log line of a delivery is made of, so that the line
-// can be written whatever way the delivery ends.
-type record struct {
-	// ctx names the trace that the line belongs to.
-	ctx      context.Context
-	began    time.Time
-	delivery settle.Delivery
-	result   settle.Result
-	err      error
-}
-
-// log writes the line of a delivery that was handed over and did not panic.
-func (rec *record) log(log *slog.Logger, now time.Time) {
-	attrs := rec.attrs(now)
-	if rec.err != nil {
-		log.LogAttrs(rec.ctx, slog.LevelError, "delivery not acknowledged", attrs...)
-		return
-	}
-	log.LogAttrs(rec.ctx, levelOf(rec.result.Outcome), "delivery acknowledged", attrs...)
-}
-
-// levelOf tells which outcomes somebody should look at.
-func levelOf(o settle.Outcome) slog.Level {
-	switch o {
-	case settle.OutcomeApplied, settle.OutcomeDuplicate:
-		return slog.LevelInfo
-	case settle.OutcomeConflict, settle.OutcomeQuarantined:
-		return slog.LevelWarn
-	case settle.OutcomeUnknown:
-	}
-	return slog.LevelError
-}
-
-// maxAttrs is how many attributes a line has at most.
-const maxAttrs = 18
-
-// attrs returns what is known of the delivery. The message's data and attributes
-// are not read here, nor is the refusal's detail.
-func (rec *record) attrs(now time.Time) []slog.Attr {
-	attrs := make([]slog.Attr, 0, maxAttrs)
-	text := func(key, value string) {
-		if value != "" {
-			attrs = append(attrs, slog.String(key, value))
-		}
-	}
-	d, r := &rec.delivery, &rec.result
-	text("outcome", r.Outcome.String())
-	text("settlement_id", r.SettlementID)
-	text("payload_hash", string(r.PayloadHash))
-	text("message_id", d.Message.ID)
-	text("subscription", d.Message.Subscription)
-	if d.Attempt > 0 {
-		attrs = append(attrs, slog.Int("delivery_attempt", d.Attempt))
-	}
-	if !d.Message.PublishTime.IsZero() {
-		attrs = append(attrs, slog.Int64("publish_lag_ms", now.Sub(d.Message.PublishTime).Milliseconds()))
-	}
-	if r.Outcome == settle.OutcomeDuplicate || r.Outcome == settle.OutcomeConflict {
-		attrs = append(attrs, slog.Int64("replay_age_ms", now.Sub(r.AppliedAt).Milliseconds()))
-	}
-	if r.ReceiptExpired {
-		attrs = append(attrs, slog.Bool("receipt_expired", true))
-	}
-	text("instruction", string(r.Instruction))
-	if len(r.Fields) > 0 {
-		attrs = append(attrs, slog.Any("conflict_fields", r.Fields))
-	}
-	if r.Refusal != nil {
-		text("reason", string(r.Refusal.Reason))
-		text("member", r.Refusal.Member)
-	}
-	attrs = append(attrs, slog.Float64("duration_ms", float64(now.Sub(rec.began).Microseconds())/1000))
-	if rec.err != nil {
-		text("error", rec.err.Error())
-	}
-	return attrs
 }

@@ -48,7 +48,7 @@ func TestTraceOfALine(t *testing.T) {
 			t.Parallel()
 			log := new(lines)
 			deliverer := gives(settle.Result{Outcome: settle.OutcomeApplied}, nil)
-			h := &Handler{Deliverer: deliverer, Log: NewLoggerIn("p", log, 0), Now: clock()}
+			h := &Handler{Work: Settle(deliverer), Log: NewLoggerIn("p", log, 0), Now: clock()}
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(tt.body))
 			r.Header = tt.header.Clone()
 			h.ServeHTTP(httptest.NewRecorder(), r)
@@ -124,14 +124,14 @@ func TestObserverIsTold(t *testing.T) {
 			mark := func(ctx context.Context) error { marked = ctx.Value(markedContext{}) != nil; return works() }
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(payoutPush))
 			if what == "delivery" {
-				(&Handler{Deliverer: delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
+				(&Handler{Work: Settle(delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
 					return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-1"}, mark(ctx)
-				}), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
+				})), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
 			} else {
 				r.Body = http.NoBody
-				(&ReconcileHandler{Reconciler: reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
+				(&Handler{Work: Reconcile(reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
 					return transfer.Reconciled{}, mark(ctx)
-				}), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
+				})), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
 			}
 			if !marked || o.ended != 1 || !o.answered || !strings.HasSuffix(o.body, "}\n") || (o.err == nil) != (name == "well") {
 				t.Errorf("%s, %s: in the observer's context %t, told %d times of error %v; of the answer %t: %s",

@@ -37,7 +37,7 @@ func TestReconcileAnswers(t *testing.T) {
 		{"no bank", http.MethodPost, func(context.Context) (transfer.Reconciled, error) {
 			return transfer.Reconciled{Due: 3}, transfer.ErrNoBank
 		}, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"manual":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
-		{"store down", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"not reconciled; see the log; the next run goes on"}`, `"error":"down"`},
+		{"store down", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"not reconciled; see the log; the next run continues"}`, `"error":"down"`},
 		{"panic", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { panic(marker) }, false, 500, `"error":"unknown whether settled: a fault of the program`, `"severity":"CRITICAL"`},
 		{"GET", http.MethodGet, nil, false, 405, `only POST`, `"severity":"WARNING"`},
 		{"draining", http.MethodPost, nil, true, 503, `shutting down`, `"severity":"INFO"`},
@@ -51,7 +51,7 @@ func TestReconcileAnswers(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			handler := &event.ReconcileHandler{Reconciler: test.run, Log: event.NewLogger(&log, 0), Now: time.Now, Timeout: time.Minute, Gate: gate}
+			handler := &event.Handler{Work: event.Reconcile(test.run), Log: event.NewLogger(&log, 0), Now: time.Now, Timeout: time.Minute, Drainer: gate}
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), test.method, "/", strings.NewReader("{}")))
 			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.body) {
@@ -104,7 +104,7 @@ func TestAPayoutIsNotAcknowledgedByTheReconciler(t *testing.T) {
 			var log bytes.Buffer
 			ran := false
 			run := reconcilerFunc(func(context.Context) (transfer.Reconciled, error) { ran = true; return transfer.Reconciled{}, nil })
-			handler := &event.ReconcileHandler{Reconciler: run, Log: event.NewLogger(&log, 0), Now: time.Now}
+			handler := &event.Handler{Work: event.Reconcile(run), Log: event.NewLogger(&log, 0), Now: time.Now}
 			request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(test.body))
 			if test.header != nil {
 				request.Header = test.header

@@ -168,7 +168,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 		panicWith(errors.New("x"), 1, []byte("x"))
 		return settle.Result{}, nil
 	}))
-	h.Gate = &gate
+	h.Drainer = &gate
 	w := post(t.Context(), h, payoutPush)
 	if want := `{"outcome":"unknown","error":"` + textPanic + "\"}\n"; w.Code != 500 || w.Body.String() != want {
 		t.Errorf("answer %d %s, want 500 %s", w.Code, w.Body, want)

@@ -113,8 +113,10 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	half := payoutPush[:len(payoutPush)/2]
 	short := func(h *Handler) { h.Timeout = 3 * time.Second }
 	draining := func(h *Handler) {
-		h.Gate = new(Drainer)
-		h.Gate.shut()
+		h.Drainer = new(Drainer)
+		if err := h.Drainer.Drain(t.Context()); err != nil {
+			t.Error(err)
+		}
 	}
 	for _, tt := range []struct {
 		name       string
@@ -182,7 +184,7 @@ func TestSlowBodyAfterContinue(t *testing.T) {
 func TestSlowBodyOfAReconcilerRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &ReconcileHandler{Reconciler: nil, Log: NewLogger(io.Discard, 0), Now: time.Now}
+		h := &Handler{Work: Reconcile(nil), Log: NewLogger(io.Discard, 0), Now: time.Now}
 		caller, began := connect(t, h), time.Now()
 		sendSlowly(t, caller, announced("POST", 10), "{")
 		if status, body, took := answered(t, caller, began); status != 408 || took != BodyTimeout {
@@ -260,12 +262,12 @@ func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
 	for name, handler := range map[string]func(*Drainer) http.Handler{
 		"delivery": func(g *Drainer) http.Handler {
 			h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
-			h.Gate = g
+			h.Drainer = g
 			return h
 		},
 		"run": func(g *Drainer) http.Handler {
 			run := func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("x") }
-			return &ReconcileHandler{Reconciler: runs(run), Log: NewLogger(io.Discard, 0), Now: time.Now, Gate: g}
+			return &Handler{Work: Reconcile(runs(run)), Log: NewLogger(io.Discard, 0), Now: time.Now, Drainer: g}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -72,7 +72,7 @@ func (a *answers) deliver(ctx context.Context, service *settle.Service, data str
 	a.outcomes[result.Outcome]++
 }
 
-func TestAStormOfOneSettlementTakesOneCallOfTheStore(t *testing.T) {
+func TestAStormOfOnePayoutCallsTheStoreOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 1000
@@ -96,29 +96,31 @@ func TestAStormOfOneSettlementTakesOneCallOfTheStore(t *testing.T) {
 	})
 }
 
-func TestADeliveryWaitsForNoOtherSettlement(t *testing.T) {
+// Neither another settlement nor another payload of the same one is waited for.
+func TestADeliveryWaitsForNoOtherPayout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
 		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		go told.deliver(t.Context(), service, plain)
 		go told.deliver(t.Context(), service, strings.Replace(plain, "stl-8472", "stl-8473", 1))
+		go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
 		synctest.Wait()
-		if calls := store.calls.Load(); calls != 2 {
-			t.Errorf("%d of two settlements have gone to the store", calls)
+		if calls := store.calls.Load(); calls != 3 {
+			t.Errorf("%d of three payouts have called the store", calls)
 		}
-		store.gate <- nil
-		store.gate <- nil
+		for range 3 {
+			store.gate <- nil
+		}
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 2 {
+		if told.outcomes[settle.OutcomeApplied] != 2 || told.outcomes[settle.OutcomeConflict] != 1 {
 			t.Errorf("told %v, %v", told.outcomes, told.errs)
 		}
 	})
 }
 
-// What is known after a wait holds for the same payout only: another one under the
-// same ID is a conflict, and each delivery of it is counted.
-func TestEachConflictOfAStormIsCounted(t *testing.T) {
+// Conflicts are not shared: each delivery is recorded, one after another.
+func TestConflictsAreNotCoalesced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const conflicts = 5
@@ -126,20 +128,21 @@ func TestEachConflictOfAStormIsCounted(t *testing.T) {
 		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		go told.deliver(t.Context(), service, plain)
 		synctest.Wait()
+		store.gate <- nil
+		synctest.Wait()
 		for range conflicts {
 			go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
-			go told.deliver(t.Context(), service, plain)
 		}
-		for range 1 + conflicts {
+		for range conflicts {
 			synctest.Wait()
 			store.gate <- nil
 		}
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != conflicts || told.outcomes[settle.OutcomeConflict] != conflicts {
+		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeConflict] != conflicts {
 			t.Errorf("told %v, %v", told.outcomes, told.errs)
 		}
 		if store.crowded.Load() {
-			t.Error("two deliveries of one settlement were at the store at once")
+			t.Error("two deliveries of one payout called the store at once")
 		}
 		if all := kept.Snapshot(); len(all.Conflicts) != 1 || all.Conflicts[0].Deliveries != conflicts {
 			t.Errorf("conflicts %+v", all.Conflicts)
@@ -147,8 +150,8 @@ func TestEachConflictOfAStormIsCounted(t *testing.T) {
 	})
 }
 
-// A failure is told to the one that met it; the next one tries for itself.
-func TestAFailureIsNotShared(t *testing.T) {
+// The next delivery calls the store itself after a failure.
+func TestFailuresAreNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
@@ -168,8 +171,8 @@ func TestAFailureIsNotShared(t *testing.T) {
 	})
 }
 
-// Who has waited too long is told so, and those behind it go on.
-func TestADeliveryWaitsNoLongerThanItsTime(t *testing.T) {
+// A waiting delivery whose context ends fails alone.
+func TestWaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
@@ -194,7 +197,7 @@ func TestADeliveryWaitsNoLongerThanItsTime(t *testing.T) {
 	})
 }
 
-func TestWhoseTimeIsUpDoesNotAskTheStore(t *testing.T) {
+func TestAnEndedContextDoesNotCallTheStore(t *testing.T) {
 	t.Parallel()
 	store, _ := newGatedStore()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -205,9 +208,8 @@ func TestWhoseTimeIsUpDoesNotAskTheStore(t *testing.T) {
 	}
 }
 
-// Nothing is remembered of settlements whose deliveries have ended: the store is
-// asked again.
-func TestNothingIsRememberedAfterTheLastDelivery(t *testing.T) {
+// A delivery after the last one of its payout calls the store again.
+func TestResultsAreNotCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
@@ -224,9 +226,8 @@ func TestNothingIsRememberedAfterTheLastDelivery(t *testing.T) {
 	})
 }
 
-// A call of the store that hangs keeps nobody for ever: who has waited its time goes
-// to the store beside it.
-func TestAStuckDeliveryDoesNotHoldUpTheOthers(t *testing.T) {
+// Deliveries call the store themselves once they have waited coalesceLimit.
+func TestAStuckDeliveryDelaysOthersByTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const others = 5
@@ -258,36 +259,9 @@ func TestAStuckDeliveryDoesNotHoldUpTheOthers(t *testing.T) {
 	})
 }
 
-// Who comes after a payout was found settled asks the store, also while others still
-// wait: what is shared was true of a time that the delivery was there.
-func TestWhoComesLaterAsksTheStore(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, _ := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
-		go told.deliver(t.Context(), service, plain)
-		synctest.Wait()
-		go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
-		synctest.Wait()
-		store.gate <- nil // settles; the conflict is at the store now
-		synctest.Wait()
-		go told.deliver(t.Context(), service, plain)
-		synctest.Wait()
-		if calls := store.calls.Load(); calls != 3 {
-			t.Errorf("%d calls of the store, want that of the late delivery too", calls)
-		}
-		store.gate <- nil
-		store.gate <- nil
-		synctest.Wait()
-		if told.outcomes[settle.OutcomeDuplicate] != 1 || told.outcomes[settle.OutcomeConflict] != 1 {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
-		}
-	})
-}
-
-// The times of an instruction, by which its lease and its key end, count from when
-// the delivery goes to the store, and not from before it waited.
-func TestAnInstructionsTimesCountFromTheTurn(t *testing.T) {
+// Lease and key lifetime of an instruction count from the call of the store, not from
+// before the wait.
+func TestInstructionTimesCountFromTheStoreCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, kept := newGatedStore()
@@ -312,8 +286,7 @@ func TestAnInstructionsTimesCountFromTheTurn(t *testing.T) {
 	})
 }
 
-// A storm of a payout that the bank executes has one send, and no step but the
-// sender's.
+// Only the delivery that settles a bank payout makes a step at the bank.
 func TestAStormOfOneBankPayoutSendsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -4,35 +4,54 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
-	"log/slog"
-	"time"
 )
+
+// coalesceLimit bounds the wait for another delivery of the same payout. A stuck
+// delivery must not make the others fail, so they go to the store after it.
+const coalesceLimit = 2 * time.Second
 
 // Service settles deliveries. Its fields are set once, before the first call;
 // it is safe for concurrent use.
 type Service struct {
-	// Store keeps what is settled. Required.
+	// Store keeps settlements and quarantined messages. Required.
 	Store Store
-	// Banking looks after bank instructions. Nil means that no bank is
+	// Banking makes the steps of bank instructions. Nil means that no bank is
 	// configured: payouts that want one fail with [transfer.ErrNoBank].
 	Banking *transfer.Stepper
-	// DefaultCurrency is the currency of messages that have none. Empty means
-	// that such messages are quarantined.
+	// DefaultCurrency is the currency of messages without one. Empty means that such
+	// messages are quarantined.
 	DefaultCurrency string
 	// NewID returns an ID that is unique to each call. Required.
 	NewID func() string
 	// Now tells the time. Required.
 	Now func() time.Time
 
-	inflight inflight
+	mu       sync.Mutex
+	inflight map[inflightKey]*inflightSettle
 }
 
-// Deliver does what a delivery asks for. A nil error means that the result is
-// committed and the message can be acknowledged. With an error nothing is known,
-// and the message has to be delivered again; the result then holds the
-// settlement ID and the payload hash if the message had them.
+// inflightKey identifies a payout whose settlement is in progress.
+type inflightKey struct {
+	settlementID string
+	hash         payout.Hash
+}
+
+// inflightSettle is one call of the store that other deliveries wait for.
+type inflightSettle struct {
+	done   chan struct{} // closed when result is set
+	result Result        // outcome unknown after an error
+}
+
+// Deliver settles or quarantines one delivery. A nil error means that the result is
+// committed and the message can be acknowledged. After an error no commit is known
+// and the message has to be delivered again; the result then holds the settlement ID
+// and the payload hash if the message had them.
 func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	if d.Refusal != nil {
 		return s.quarantine(ctx, d, d.Refusal)
@@ -41,35 +60,89 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	if refusal, refused := errors.AsType[*payout.Refusal](err); refused {
 		return s.quarantine(ctx, d, refusal)
 	}
-	settlement := Settlement{Payout: p, Hash: p.Hash(), DeliveryID: s.NewID(), Message: d.Message}
-	unsettled := Result{SettlementID: p.SettlementID, PayloadHash: settlement.Hash}
-	result, shared, err := s.inflight.settle(ctx, settlement, func() (Result, error) {
-		if p.WantsBank() { // now, since the instruction's times count from here
-			var err error
-			if settlement.Instruction, err = s.Banking.Create(p, settlement.DeliveryID); err != nil {
-				return Result{}, err
-			}
-		}
-		return s.Store.Settle(ctx, settlement)
-	})
-	if err != nil {
-		return unsettled, fmt.Errorf("settle %q: %w", p.SettlementID, err)
-	}
-	if shared { // the delivery that found it settled looks after the instruction
+	st := Settlement{Payout: p, Hash: p.Hash(), DeliveryID: s.NewID(), Message: d.Message}
+	result, shared, err := s.coalesce(ctx, &st)
+	switch {
+	case err != nil:
+		return Result{SettlementID: p.SettlementID, PayloadHash: st.Hash}, fmt.Errorf("settle %q: %w", p.SettlementID, err)
+	case shared, s.Banking == nil, result.Instruction != transfer.StateUncertain && result.Instruction != transfer.StateAccepted:
 		return result, nil
 	}
-	return s.goOnAtTheBank(ctx, settlement, result), nil
+	return s.goOnAtTheBank(ctx, st, result), nil
 }
 
-// goOnAtTheBank takes the settlement's instruction a step further: the delivery
-// that created it sends, a later one runs the step if one is due. The settlement
-// is committed already, so that nothing that happens here changes the answer but
-// the state that it tells; what could not be done is left to the reconciler.
-func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Result) Result {
-	open := result.Instruction == transfer.StateUncertain || result.Instruction == transfer.StateAccepted
-	if s.Banking == nil || !open {
-		return result
+// coalesce settles st. Deliveries of one payout that are in progress at this
+// instance go to the store one after another; once the store found or made the
+// settlement, those that waited are duplicates of it and share its result. A
+// settlement never changes, so the shared result stays true. Deliveries of other
+// payouts never wait.
+//
+// Neither failures nor conflicts are shared: the next delivery goes to the store
+// itself. Coalescing saves calls and decides nothing, since other instances
+// coalesce on their own.
+func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, shared bool, err error) {
+	key := inflightKey{st.Payout.SettlementID, st.Hash}
+	limit := time.NewTimer(coalesceLimit)
+	defer limit.Stop()
+	for {
+		if ctx.Err() != nil {
+			return Result{}, false, fmt.Errorf("wait for another delivery of the payout: %w", context.Cause(ctx))
+		}
+		s.mu.Lock()
+		other, waits := s.inflight[key]
+		if !waits {
+			break
+		}
+		s.mu.Unlock()
+		select {
+		case <-other.done:
+		case <-limit.C:
+			result, err = s.settle(ctx, st)
+			return result, false, err
+		case <-ctx.Done():
+			continue
+		}
+		if outcome := other.result.Outcome; outcome == OutcomeApplied || outcome == OutcomeDuplicate {
+			result = other.result
+			result.Outcome = OutcomeDuplicate
+			return result, true, nil
+		}
 	}
+	own := &inflightSettle{done: make(chan struct{})}
+	if s.inflight == nil {
+		s.inflight = make(map[inflightKey]*inflightSettle)
+	}
+	s.inflight[key] = own
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.inflight, key)
+		s.mu.Unlock()
+		if err == nil {
+			own.result = result // after a panic it stays unknown
+		}
+		close(own.done)
+	}()
+	result, err = s.settle(ctx, st)
+	return result, false, err
+}
+
+// settle calls the store. The instruction is created just before, since its times
+// count from then.
+func (s *Service) settle(ctx context.Context, st *Settlement) (result Result, err error) {
+	if st.Payout.CreditorAccount != "" {
+		if st.Instruction, err = s.Banking.Create(st.Payout, st.DeliveryID); err != nil {
+			return Result{}, err
+		}
+	}
+	return s.Store.Settle(ctx, *st)
+}
+
+// goOnAtTheBank makes the next step of the settlement's instruction: the delivery
+// that created it sends, a later one makes the due step. The settlement is committed
+// already, so only the reported state depends on the step; the reconciler makes a
+// step that failed here.
+func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Result) Result {
 	var (
 		state transfer.State
 		err   error
@@ -88,7 +161,7 @@ func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Resul
 	case err == nil:
 		result.Instruction = state
 	case !errors.Is(err, transfer.ErrNotDue):
-		s.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank instruction left to the reconciler",
+		s.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank step deferred",
 			slog.String("settlement_id", result.SettlementID), slog.String("error", err.Error()))
 	}
 	return result

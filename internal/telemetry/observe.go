@@ -124,7 +124,7 @@ func (t *Telemetry) Run(ctx context.Context) (context.Context, func(transfer.Rec
 	ctx, span := t.tracer.Start(ctx, "reconcile bank instructions", trace.WithSpanKind(trace.SpanKindConsumer))
 	return ctx, func(run transfer.Reconciled, err error) {
 		if err == nil {
-			t.instruments.oldestUncertain.Record(ctx, run.OldestUncertain.Seconds())
+			t.instruments.oldestUncertain.Record(ctx, float64(run.OldestUncertainSeconds))
 			t.instruments.manual.Record(ctx, int64(run.Manual))
 		}
 		span.SetAttributes(attribute.Int("settleonce.due", run.Due), attribute.Int("settleonce.skipped", run.Skipped),

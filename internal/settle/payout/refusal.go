@@ -29,15 +29,15 @@ const (
 // Refusal is the verdict on a message that cannot be a payout.
 type Refusal struct {
 	// Reason is the first reason that applies.
-	Reason Reason
+	Reason Reason `json:"reason"`
 	// Member names the payout message's member that is missing or invalid; empty
 	// for the other reasons.
-	Member string
+	Member string `json:"member,omitzero"`
 	// Detail says in words what is wrong and where. It may name a member that
 	// the message has and should not have, so it belongs into the quarantine
 	// table and in front of the person who wrote the message, and never into a
 	// log or an answer.
-	Detail string
+	Detail string `json:"-"`
 }
 
 // Error gives the reason and the member, not the detail: it can be logged.

@@ -30,26 +30,38 @@ type Reconciler struct {
 	Margin time.Duration
 }
 
-// Reconciled is what a run did.
+// Reconciled is the summary of a run. Encoded as JSON it is the answer to the
+// request; logged it gives the line's attributes.
 type Reconciled struct {
-	// Due counts the instructions that were due.
-	Due int
-	// States counts the instructions that were taken a step further, by the state
-	// that they came to.
-	States map[State]int
-	// Skipped counts those that another step was working on.
-	Skipped int
+	// Due counts the due instructions.
+	Due int `json:"due"`
+	// States counts the instructions whose step was made, by their state after it.
+	States map[State]int `json:"states,omitempty"`
+	// Skipped counts those that another step held.
+	Skipped int `json:"skipped,omitzero"`
 	// Failed counts those whose step failed; the next run tries again.
-	Failed int
-	// Left counts those that the run had no time for; the next run goes on.
-	Left int
-	// OldestUncertain is the age of the oldest uncertain instruction; zero for
+	Failed int `json:"failed,omitzero"`
+	// Left counts those that the run had no time for; the next run continues.
+	Left int `json:"left,omitzero"`
+	// OldestUncertainSeconds is the age of the oldest uncertain instruction; zero for
 	// none.
-	OldestUncertain time.Duration
-	// NextDue is when the next instruction is due; zero for none.
-	NextDue time.Time
+	OldestUncertainSeconds int64 `json:"oldest_uncertain_seconds"`
 	// Manual counts the instructions that wait for a person, up to [MaxManual].
-	Manual int
+	Manual int `json:"manual"`
+	// NextDue is when the next instruction is due; zero for none.
+	NextDue time.Time `json:"next_due,omitzero"`
+}
+
+// LogValue implements [slog.LogValuer]: the attributes of the run's log line.
+func (r Reconciled) LogValue() slog.Value {
+	attrs := []slog.Attr{
+		slog.Int("due", r.Due), slog.Any("states", r.States), slog.Int("skipped", r.Skipped), slog.Int("failed", r.Failed),
+		slog.Int("left", r.Left), slog.Int64("oldest_uncertain_seconds", r.OldestUncertainSeconds), slog.Int("manual", r.Manual),
+	}
+	if !r.NextDue.IsZero() {
+		attrs = append(attrs, slog.Time("next_due", r.NextDue))
+	}
+	return slog.GroupValue(attrs...)
 }
 
 // backlogTimeout bounds the look at what is left. It does not depend on the run's
@@ -90,7 +102,7 @@ func (r *Reconciler) withBacklog(ctx context.Context, run Reconciled) (Reconcile
 		return run, fmt.Errorf("reconcile: %w", err)
 	}
 	if !backlog.UncertainSince.IsZero() {
-		run.OldestUncertain = max(r.Now().Sub(backlog.UncertainSince), 0)
+		run.OldestUncertainSeconds = int64(max(r.Now().Sub(backlog.UncertainSince), 0) / time.Second)
 	}
 	run.NextDue, run.Manual = backlog.NextDue, backlog.Manual
 	return run, nil
