@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"github.com/google/uuid"
-	"google.golang.org/api/iterator"
 
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
@@ -44,7 +44,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 func (s *Store) changeInstruction(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
 	_, err = s.readWrite(ctx, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		change, decided = transfer.Change{}, false
-		in, err := readInstruction(ctx, tx, id)
+		in, err := ReadInstruction(ctx, tx, tagInstruction, id)
 		if err != nil {
 			decided = errors.Is(err, transfer.ErrNoInstruction)
 			return err
@@ -58,120 +58,87 @@ func (s *Store) changeInstruction(ctx context.Context, id string, decide func(tr
 	return change, decided, err
 }
 
-func readInstruction(ctx context.Context, tx querier, id string) (transfer.Instruction, error) {
-	rows := tx.QueryWithOptions(ctx, spanner.Statement{
-		SQL: InstructionSQL + ` WHERE i.settlement_key = @settlement_key`, Params: map[string]any{"settlement_key": SettlementKey(id)},
-	}, spanner.QueryOptions{RequestTag: tagInstruction})
-	defer rows.Stop()
-	row, err := rows.Next()
-	if errors.Is(err, iterator.Done) {
+// ReadInstruction reads the bank instruction of a settlement, in one query that
+// carries a request tag. It fails with [transfer.ErrNoInstruction].
+func ReadInstruction(ctx context.Context, tx Querier, tag, id string) (transfer.Instruction, error) {
+	var found *instructionRow
+	err := tx.QueryWithOptions(ctx, spanner.Statement{
+		SQL: instructionSQL, Params: map[string]any{"settlement_key": SettlementKey(id)},
+	}, spanner.QueryOptions{RequestTag: tag}).Do(func(row *spanner.Row) (err error) {
+		found, err = scanInstruction(row)
+		return err
+	})
+	switch {
+	case err != nil:
+		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+	case found == nil:
 		return transfer.Instruction{}, transfer.ErrNoInstruction
 	}
-	if err != nil {
-		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
-	}
-	return ScanInstruction(row)
+	return found.row.Join(found.movement, found.superseded)
 }
 
-// InstructionSQL selects what [ScanInstruction] reads. The transfer's amount,
-// currency and creditor stand in the movement, the keys that it had in a table of
-// their own.
-const InstructionSQL = `
-SELECT i.settlement_id, i.idempotency_key, m.amount_cents, m.currency, m.creditor_account, i.request_body, i.state, i.version,
-       i.lease_owner, i.lease_until, i.created_at, i.sends, i.send_deferred, i.first_sent_at, i.last_sent_at, i.resend_not_after, i.not_found_since,
-       i.accepted_at, i.final_at, i.bank_transfer_id, i.bank_status, i.checks, i.next_check_at,
-       ARRAY(SELECT AS STRUCT k.idempotency_key, k.superseded_at
-             FROM bank_superseded_keys AS k WHERE k.settlement_key = i.settlement_key ORDER BY k.generation) AS superseded
+// instructionSQL reads an instruction with the columns of its movement and the
+// keys that it had before.
+var instructionSQL = `SELECT ` + Select(new(instructionRow).fields()) + `,
+  ARRAY(SELECT AS STRUCT ` + Select(supersededKey("k", new(SupersededRow))) + `
+        FROM bank_superseded_keys AS k WHERE k.settlement_key = i.settlement_key ORDER BY k.generation) AS superseded
 FROM bank_instructions AS i
-JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key`
+JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key
+WHERE i.settlement_key = @settlement_key`
 
-// ScanInstruction reads a row of [InstructionSQL].
-func ScanInstruction(row *spanner.Row) (transfer.Instruction, error) {
-	var (
-		in                                                         transfer.Instruction
-		key, state                                                 string
-		creditor, owner, tr, status                                spanner.NullString
-		leaseUntil, first, last, resend, notFound, accepted, final spanner.NullTime
-		next                                                       spanner.NullTime
-		superseded                                                 []*supersededKey
-	)
-	err := row.Columns(&in.SettlementID, &key, &in.Transfer.AmountCents, &in.Transfer.Currency, &creditor, &in.Body, &state, &in.Version,
-		&owner, &leaseUntil, &in.CreatedAt, &in.Sends, &in.SendDeferred, &first, &last, &resend, &notFound,
-		&accepted, &final, &tr, &status, &in.Checks, &next, &superseded)
-	if err != nil {
-		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
-	}
-	if in.Transfer.Key, err = uuid.Parse(key); err != nil {
-		return transfer.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: idempotency key: %w", in.SettlementID, err)
-	}
-	for _, old := range superseded {
-		oldKey, err := uuid.Parse(old.Key)
-		if err != nil {
-			return transfer.Instruction{}, fmt.Errorf("read bank instruction of settlement %q: superseded key: %w", in.SettlementID, err)
-		}
-		in.Superseded = append(in.Superseded, transfer.SupersededKey{Key: oldKey, At: old.At})
-	}
-	in.Transfer.CreditorAccount, in.State = creditor.StringVal, transfer.State(state)
-	in.Owner, in.TransferID, in.BankStatus = owner.StringVal, tr.StringVal, status.StringVal
-	in.LeaseUntil, in.NextCheckAt = leaseUntil.Time, next.Time
-	in.FirstSentAt, in.LastSentAt, in.ResendNotAfter = first.Time, last.Time, resend.Time
-	in.NotFoundSince, in.AcceptedAt, in.FinalAt = notFound.Time, accepted.Time, final.Time
-	return in, nil
+type instructionRow struct {
+	row        InstructionRow
+	movement   settle.Movement
+	superseded []SupersededRow
 }
 
-// supersededKey is an element of [InstructionSQL]'s last column.
-type supersededKey struct {
-	Key string    `spanner:"idempotency_key"`
-	At  time.Time `spanner:"superseded_at"`
+func (r *instructionRow) fields() []Field {
+	return slices.Concat(Instructions.As("i", &r.row), Movements.As("m", &r.movement, "amount_cents", "currency", "creditor_account"))
+}
+
+func supersededKey(alias string, row *SupersededRow) []Field {
+	return SupersededKeys.As(alias, row, "idempotency_key", "superseded_at")
+}
+
+func scanInstruction(row *spanner.Row) (*instructionRow, error) {
+	var (
+		in   instructionRow
+		keys []spanner.NullRow
+	)
+	if err := Scan(row, in.fields()); err != nil {
+		return nil, err
+	}
+	if err := row.ColumnByName("superseded", &keys); err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		var old SupersededRow
+		if err := Scan(&key.Row, supersededKey("k", &old)); err != nil {
+			return nil, err
+		}
+		in.superseded = append(in.superseded, old)
+	}
+	return &in, nil
 }
 
 // newInstructionRows inserts an instruction as it is created.
 func newInstructionRows(in transfer.Instruction) []*spanner.Mutation {
-	row := instructionColumns(in)
-	row["idempotency_key"] = in.Transfer.Key.String()
-	row["request_body"] = in.Body
-	row["created_at"] = spanner.CommitTimestamp
-	row["uncertain_since"] = spanner.CommitTimestamp
+	in.CreatedAt = spanner.CommitTimestamp
 	return []*spanner.Mutation{
-		spanner.InsertMap("bank_instructions", row),
+		Instructions.Insert(InstructionRow{Instruction: in, IdempotencyKey: in.Transfer.Key.String(), UncertainSince: &spanner.CommitTimestamp}),
 		eventRow(in, transfer.Event{To: in.State, Cause: transfer.CauseCreated}),
 	}
 }
 
-// instructionColumns are the columns that change.
-func instructionColumns(in transfer.Instruction) map[string]any {
-	return map[string]any{
-		"settlement_id":    in.SettlementID,
-		"state":            string(in.State),
-		"version":          in.Version,
-		"lease_owner":      nullString(in.Owner),
-		"lease_until":      nullTime(in.LeaseUntil),
-		"sends":            in.Sends,
-		"send_deferred":    in.SendDeferred,
-		"first_sent_at":    nullTime(in.FirstSentAt),
-		"last_sent_at":     nullTime(in.LastSentAt),
-		"resend_not_after": nullTime(in.ResendNotAfter),
-		"not_found_since":  nullTime(in.NotFoundSince),
-		"accepted_at":      nullTime(in.AcceptedAt),
-		"final_at":         nullTime(in.FinalAt),
-		"bank_transfer_id": nullString(in.TransferID),
-		"bank_status":      nullString(in.BankStatus),
-		"checks":           in.Checks,
-		"next_check_at":    nullTime(in.NextCheckAt),
-	}
+// changingColumns are the key of bank_instructions and the columns that every
+// change writes.
+var changingColumns = []string{
+	"settlement_id", "state", "version", "lease_owner", "lease_until", "sends", "send_deferred", "first_sent_at", "last_sent_at",
+	"resend_not_after", "not_found_since", "accepted_at", "final_at", "bank_transfer_id", "bank_status", "checks", "next_check_at",
 }
 
 func eventRow(in transfer.Instruction, e transfer.Event) *spanner.Mutation {
-	return spanner.InsertMap("bank_instruction_events", map[string]any{
-		"settlement_id": in.SettlementID,
-		"version":       in.Version,
-		"from_state":    nullString(string(e.From)),
-		"to_state":      string(e.To),
-		"cause":         e.Cause,
-		"http_status":   spanner.NullInt64{Int64: int64(e.HTTPStatus), Valid: e.HTTPStatus != 0},
-		"detail":        nullString(e.Detail),
-		"recorded_at":   spanner.CommitTimestamp,
-	})
+	return Events.Insert(EventRow{SettlementID: in.SettlementID, Version: in.Version, Event: e, RecordedAt: spanner.CommitTimestamp})
 }
 
 // changeRows is everything that a change writes, in one commit.
@@ -179,34 +146,27 @@ func changeRows(c transfer.Change) []*spanner.Mutation {
 	if !c.Write {
 		return nil
 	}
-	row := instructionColumns(c.Next)
-	if c.Next.State != transfer.StateUncertain {
-		row["uncertain_since"] = spanner.NullTime{}
+	row, columns := InstructionRow{Instruction: c.Next, IdempotencyKey: c.Next.Transfer.Key.String()}, slices.Clone(changingColumns)
+	var rows []*spanner.Mutation
+	switch {
+	case c.Supersedes != nil:
+		row.UncertainSince = &spanner.CommitTimestamp
+		columns = append(columns, "idempotency_key", "request_body", "uncertain_since")
+		rows = append(rows, supersededRow(c))
+	case c.Next.State != transfer.StateUncertain:
+		columns = append(columns, "uncertain_since") // NULL
 	}
-	var superseded []*spanner.Mutation
-	if c.Supersedes != nil {
-		row["idempotency_key"] = c.Next.Transfer.Key.String()
-		row["request_body"] = c.Next.Body
-		row["uncertain_since"] = spanner.CommitTimestamp
-		superseded = append(superseded, supersededRow(c))
-	}
-	rows := append([]*spanner.Mutation{spanner.UpdateMap("bank_instructions", row)}, superseded...)
+	rows = append(rows, Instructions.Update(row, columns...))
 	if c.Event != nil {
 		rows = append(rows, eventRow(c.Next, *c.Event))
 	}
 	if c.Reverse {
-		rows = append(rows, spanner.InsertMap("ledger_reversals", map[string]any{
-			"settlement_id": c.Next.SettlementID,
-			"amount_cents":  c.Next.Transfer.AmountCents,
-			"reason":        string(c.Next.State),
-			"recorded_at":   spanner.CommitTimestamp,
+		rows = append(rows, Reversals.Insert(ReversalRow{
+			SettlementID: c.Next.SettlementID, AmountCents: c.Next.Transfer.AmountCents, Reason: string(c.Next.State), RecordedAt: spanner.CommitTimestamp,
 		}))
 	}
 	if c.Settled {
-		rows = append(rows, spanner.UpdateMap("settlement_receipts", map[string]any{
-			"settlement_id": c.Next.SettlementID,
-			"expire_from":   spanner.CommitTimestamp,
-		}))
+		rows = append(rows, Receipts.Update(ReceiptRow{SettlementID: c.Next.SettlementID, ExpireFrom: &spanner.CommitTimestamp}, "settlement_id", "expire_from"))
 	}
 	return rows
 }
@@ -214,18 +174,10 @@ func changeRows(c transfer.Change) []*spanner.Mutation {
 // supersededRow keeps the key that a change takes from its instruction.
 func supersededRow(c transfer.Change) *spanner.Mutation {
 	was := c.Supersedes
-	return spanner.InsertMap("bank_superseded_keys", map[string]any{
-		"settlement_id":    was.SettlementID,
-		"generation":       len(was.Superseded) + 1,
-		"idempotency_key":  was.Transfer.Key.String(),
-		"request_body":     was.Body,
-		"sends":            was.Sends,
-		"first_sent_at":    nullTime(was.FirstSentAt),
-		"last_sent_at":     nullTime(was.LastSentAt),
-		"bank_transfer_id": nullString(was.TransferID),
-		"bank_status":      nullString(was.BankStatus),
-		"decided_version":  c.Next.Version,
-		"superseded_at":    spanner.CommitTimestamp,
+	return SupersededKeys.Insert(SupersededRow{
+		SettlementID: was.SettlementID, Generation: int64(len(was.Superseded)) + 1, IdempotencyKey: was.Transfer.Key.String(), Body: was.Body,
+		Sends: was.Sends, FirstSentAt: was.FirstSentAt, LastSentAt: was.LastSentAt, TransferID: was.TransferID, BankStatus: was.BankStatus,
+		DecidedVersion: c.Next.Version, SupersededAt: spanner.CommitTimestamp,
 	})
 }
 

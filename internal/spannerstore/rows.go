@@ -5,14 +5,13 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/iterator"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/payout"
-	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Tags by which Spanner's statistics tell this program's work apart.
@@ -22,41 +21,28 @@ const (
 	tagDue        = "due"
 )
 
-// The columns of what a settlement inserts, in the order of the values in
-// settlementRows. They are not maps, because the names and their order are the
-// same for every settlement.
-var (
-	movementColumns = []string{
-		"settlement_id", "account_id", "amount_cents", "currency", "creditor_account", "reference", "payload_hash", "recorded_at",
-	}
-	receiptColumns = []string{
-		"settlement_id", "payload_hash", "result_status", "delivery_id", "message_id", "publish_time", "metadata", "applied_at",
-		"expire_from", // last: left out while the outcome is not final
-	}
-)
-
 // settlementRows is everything that a settlement inserts. It is made anew for
 // every run of a transaction.
 func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
-	p, hash := st.Payout, string(st.Hash)
+	p := st.Payout
 	metadata, err := settle.JSONObject(p.Metadata)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	movement := spanner.Insert("ledger_movements", movementColumns, []any{
-		p.SettlementID, p.AccountID, p.AmountCents, p.Currency, nullString(p.CreditorAccount), nullString(p.Reference), hash, spanner.CommitTimestamp,
+	movement := Movements.Insert(settle.Movement{
+		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
+		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: spanner.CommitTimestamp,
 	})
-	columns, receipt := receiptColumns, []any{
-		p.SettlementID, hash, settle.OutcomeApplied.String(), st.DeliveryID, st.Message.ID, nullTime(st.Message.PublishTime), nullString(metadata),
-		spanner.CommitTimestamp, spanner.CommitTimestamp,
+	receipt := ReceiptRow{
+		SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
+		MessageID: st.Message.ID, PublishTime: timeOrNull(st.Message.PublishTime), Metadata: metadata, AppliedAt: spanner.CommitTimestamp,
 	}
 	if st.Instruction == nil {
-		return []*spanner.Mutation{movement, spanner.Insert("settlement_receipts", columns, receipt)}, nil
+		receipt.ExpireFrom = &spanner.CommitTimestamp
+		return []*spanner.Mutation{movement, Receipts.Insert(receipt)}, nil
 	}
-	last := len(columns) - 1
-	columns, receipt = columns[:last], receipt[:last] // the receipt is kept until the outcome is final
 	rows := append([]*spanner.Mutation{movement}, newInstructionRows(*st.Instruction)...)
-	return append(rows, spanner.Insert("settlement_receipts", columns, receipt)), nil
+	return append(rows, Receipts.Insert(receipt)), nil // kept until the outcome is final
 }
 
 // rowsFor is what a judgement writes.
@@ -75,29 +61,19 @@ func rowsFor(j settle.Judgement, stored storedRow, st settle.Settlement) ([]*spa
 // conflictRow inserts a conflict, or raises the count of one that was delivered
 // before.
 func conflictRow(fields []string, deliveries int64, st settle.Settlement) *spanner.Mutation {
-	row := map[string]any{
-		"settlement_id":    st.Payout.SettlementID,
-		"payload_hash":     string(st.Hash),
-		"last_delivery_id": st.DeliveryID,
-		"deliveries":       deliveries + 1,
-		"last_seen_at":     spanner.CommitTimestamp,
+	row := ConflictRow{
+		SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash, Fields: fields, Payload: st.Message.Data, MessageID: st.Message.ID,
+		LastDeliveryID: st.DeliveryID, Deliveries: deliveries + 1, FirstSeenAt: spanner.CommitTimestamp, LastSeenAt: spanner.CommitTimestamp,
 	}
 	if deliveries > 0 {
-		return spanner.UpdateMap("settlement_conflicts", row)
+		return Conflicts.Update(row, "settlement_id", "payload_hash", "last_delivery_id", "deliveries", "last_seen_at")
 	}
-	row["fields"] = fields
-	row["payload"] = st.Message.Data
-	row["message_id"] = st.Message.ID
-	row["first_seen_at"] = spanner.CommitTimestamp
-	return spanner.InsertMap("settlement_conflicts", row)
+	return Conflicts.Insert(row)
 }
 
 // storedSQL reads everything that is stored under one settlement ID in one round
 // trip: keyed reads of the four interleaved tables, joined on their common key.
-const storedSQL = `
-SELECT m.account_id, m.amount_cents, m.currency, m.creditor_account, m.reference, m.payload_hash, m.recorded_at,
-       r.payload_hash AS receipt_hash, r.delivery_id,
-       i.state, c.last_delivery_id AS conflict_delivery_id, c.deliveries AS conflict_deliveries
+var storedSQL = `SELECT ` + Select(new(storedRow).fields()) + `
 FROM ledger_movements AS m
 LEFT JOIN settlement_receipts AS r ON r.settlement_key = m.settlement_key
 LEFT JOIN bank_instructions AS i ON i.settlement_key = m.settlement_key
@@ -109,6 +85,20 @@ WHERE m.settlement_key = @settlement_key`
 type storedRow struct {
 	settle.Stored
 	conflictDeliveries int64
+
+	movement    settle.Movement
+	receipt     ReceiptRow
+	instruction InstructionRow
+	conflict    ConflictRow
+}
+
+func (s *storedRow) fields() []Field {
+	return slices.Concat(
+		Movements.As("m", &s.movement),
+		Optional(Receipts.As("r", &s.receipt, "payload_hash", "delivery_id")),
+		Optional(Instructions.As("i", &s.instruction, "state")),
+		Optional(Conflicts.As("c", &s.conflict, "last_delivery_id", "deliveries")),
+	)
 }
 
 // rowReader is a transaction that can read a row by its key, of either kind.
@@ -116,8 +106,8 @@ type rowReader interface {
 	ReadRowWithOptions(ctx context.Context, table string, key spanner.Key, columns []string, opts *spanner.ReadOptions) (*spanner.Row, error)
 }
 
-// querier is a transaction that can query, of either kind.
-type querier interface {
+// Querier is a transaction that can query, of either kind.
+type Querier interface {
 	QueryWithOptions(ctx context.Context, statement spanner.Statement, opts spanner.QueryOptions) *spanner.RowIterator
 }
 
@@ -127,7 +117,7 @@ func SettlementKey(settlementID string) []byte {
 	return sum[:]
 }
 
-func readStored(ctx context.Context, tx querier, st settle.Settlement) (storedRow, error) {
+func readStored(ctx context.Context, tx Querier, st settle.Settlement) (storedRow, error) {
 	rows := tx.QueryWithOptions(ctx, spanner.Statement{SQL: storedSQL, Params: map[string]any{
 		"settlement_key": SettlementKey(st.Payout.SettlementID), "payload_hash": string(st.Hash),
 	}}, spanner.QueryOptions{RequestTag: tagSettle})
@@ -139,34 +129,19 @@ func readStored(ctx context.Context, tx querier, st settle.Settlement) (storedRo
 	if err != nil {
 		return storedRow{}, fmt.Errorf("read settlement: %w", err)
 	}
-	return scanStored(row, st.Payout.SettlementID)
+	return scanStored(row)
 }
 
-func scanStored(row *spanner.Row, settlementID string) (storedRow, error) {
-	var (
-		m                                      = settle.Movement{SettlementID: settlementID}
-		hash                                   string
-		creditor, reference                    spanner.NullString
-		receiptHash, delivery, state, conflict spanner.NullString
-		conflictDeliveries                     spanner.NullInt64
-	)
-	err := row.Columns(&m.AccountID, &m.AmountCents, &m.Currency, &creditor, &reference, &hash, &m.RecordedAt,
-		&receiptHash, &delivery, &state, &conflict, &conflictDeliveries)
-	if err != nil {
+func scanStored(row *spanner.Row) (s storedRow, err error) {
+	if err := Scan(row, s.fields()); err != nil {
 		return storedRow{}, fmt.Errorf("read settlement: %w", err)
 	}
-	m.CreditorAccount, m.Reference, m.PayloadHash = creditor.StringVal, reference.StringVal, payout.Hash(hash)
-	stored := settle.Stored{
-		Movement:           &m,
-		Instruction:        transfer.State(state.StringVal),
-		ConflictDeliveryID: conflict.StringVal,
+	s.Stored = settle.Stored{Movement: &s.movement, Instruction: s.instruction.State, ConflictDeliveryID: s.conflict.LastDeliveryID}
+	s.conflictDeliveries = s.conflict.Deliveries
+	if s.receipt.PayloadHash != "" {
+		s.Receipt = &settle.Receipt{PayloadHash: s.receipt.PayloadHash, DeliveryID: s.receipt.DeliveryID}
 	}
-	if receiptHash.Valid {
-		stored.Receipt = &settle.Receipt{
-			PayloadHash: payout.Hash(receiptHash.StringVal), DeliveryID: delivery.StringVal,
-		}
-	}
-	return storedRow{Stored: stored, conflictDeliveries: conflictDeliveries.Int64}, nil
+	return s, nil
 }
 
 func quarantinedRow(q settle.Quarantined) (*spanner.Mutation, error) {
@@ -178,20 +153,11 @@ func quarantinedRow(q settle.Quarantined) (*spanner.Mutation, error) {
 	if data == nil {
 		data = []byte{} // a nil slice would be NULL
 	}
-	return spanner.InsertMap("quarantined_messages", map[string]any{
-		"identity":         q.Identity(),
-		"message_id":       q.Message.ID,
-		"subscription":     q.Message.Subscription,
-		"reason":           string(q.Refusal.Reason),
-		"member":           nullString(q.Refusal.Member),
-		"detail":           q.Refusal.Detail,
-		"data":             data,
-		"attributes":       nullString(attributes),
-		"ordering_key":     nullString(q.Message.OrderingKey),
-		"publish_time":     nullTime(q.Message.PublishTime),
-		"last_delivery_id": q.DeliveryID,
-		"deliveries":       1,
-		"quarantined_at":   spanner.CommitTimestamp,
+	return Quarantined.Insert(QuarantineRow{
+		Identity: q.Identity(), MessageID: q.Message.ID, Subscription: q.Message.Subscription,
+		Reason: q.Refusal.Reason, Member: q.Refusal.Member, Detail: q.Refusal.Detail,
+		Data: data, Attributes: attributes, OrderingKey: q.Message.OrderingKey, PublishTime: timeOrNull(q.Message.PublishTime),
+		LastDeliveryID: q.DeliveryID, Deliveries: 1, QuarantinedAt: spanner.CommitTimestamp,
 	}), nil
 }
 
@@ -220,13 +186,13 @@ func readQuarantined(ctx context.Context, tx rowReader, q settle.Quarantined) (q
 }
 
 func quarantinedAgainRow(q settle.Quarantined, before quarantinedBefore) *spanner.Mutation {
-	return spanner.UpdateMap("quarantined_messages", map[string]any{
-		"identity":         q.Identity(),
-		"last_delivery_id": q.DeliveryID,
-		"deliveries":       before.deliveries + 1,
-	})
+	row := QuarantineRow{Identity: q.Identity(), LastDeliveryID: q.DeliveryID, Deliveries: before.deliveries + 1}
+	return Quarantined.Update(row, "identity", "last_delivery_id", "deliveries")
 }
 
-func nullString(s string) spanner.NullString { return spanner.NullString{StringVal: s, Valid: s != ""} }
-
-func nullTime(t time.Time) spanner.NullTime { return spanner.NullTime{Time: t, Valid: !t.IsZero()} }
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}

@@ -3,13 +3,14 @@ package spannerstore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // Reader is a transaction that can read, of any kind.
@@ -17,13 +18,13 @@ type Reader interface {
 	ReadWithOptions(ctx context.Context, table string, keys spanner.KeySet, columns []string, opts *spanner.ReadOptions) *spanner.RowIterator
 }
 
-// Table is a table whose rows are read into values of T.
+// Table is a table whose rows are values of T. Its fields are the only list of
+// the table's columns: reads, queries, inserts and updates are built from it.
 type Table[T any] struct {
 	name string
-	// key is the first column of the primary key: the hash of what a row is about.
-	key string
-	// columns names the columns, and the parts of a row that they go to.
-	columns func(*T) []column
+	// key is the first column of the primary key: the hash of the row's ID.
+	key    string
+	fields func(*T) []Field
 }
 
 const settlementKey = "settlement_key"
@@ -40,38 +41,137 @@ var (
 	Quarantined    = Table[QuarantineRow]{"quarantined_messages", "message_key", quarantinedFields}
 )
 
-// InstructionRow is a row of bank_instructions. Its Transfer is empty: what of it
-// is stored is the key, as text, and the rest stands in the movement.
-type InstructionRow struct {
-	transfer.Instruction
+// Field is one column of a row, and a pointer to its value.
+type Field struct {
+	// Name is the column's name.
+	Name string
 
-	IdempotencyKey string
-	UncertainSince *time.Time // nil: the state is another
+	alias    string // of the table, in a query
+	to       any
+	nullable bool // the zero value is stored as NULL
 }
 
-// SupersededRow is a row of bank_superseded_keys.
-type SupersededRow struct {
-	SettlementID   string
-	Generation     int64
-	IdempotencyKey string
-	DecidedVersion int64
-	SupersededAt   time.Time
+// Value returns a pointer to the field's value, or the value itself where it is
+// a slice; nil: NULL.
+func (f Field) Value() any {
+	switch to := f.to.(type) {
+	case *string:
+		if f.nullable && *to == "" {
+			return nil
+		}
+	case *int:
+		if f.nullable && *to == 0 {
+			return nil
+		}
+		return *to
+	case *time.Time:
+		if f.nullable && to.IsZero() {
+			return nil
+		}
+	case **time.Time:
+		return *to
+	case *[]byte:
+		return *to
+	case *[]string:
+		return *to
+	}
+	return f.to
 }
 
-// column is a column of a table, and what its value goes to.
-type column struct {
-	name string
-	to   any
+// DecodeSpanner implements spanner.Decoder for nullable fields. NULL leaves the
+// value as it is.
+func (f Field) DecodeSpanner(value any) (err error) {
+	if null, ok := value.(*string); ok && null == nil {
+		return nil
+	}
+	text, ok := value.(string)
+	if !ok {
+		return fmt.Errorf("read %s from %T: not text", f.Name, value)
+	}
+	switch to := f.to.(type) {
+	case *string:
+		*to = text
+	case *int:
+		*to, err = strconv.Atoi(text)
+	case *int64:
+		*to, err = strconv.ParseInt(text, 10, 64)
+	case *time.Time:
+		*to, err = time.Parse(time.RFC3339Nano, text)
+	default:
+		err = fmt.Errorf("read %s into %T: not supported", f.Name, to)
+	}
+	return err
+}
+
+// Scan reads a row of a query into the fields that it selected.
+func Scan(row *spanner.Row, fields []Field) error { return scanFrom(row, 0, fields) }
+
+func scanFrom(row *spanner.Row, first int, fields []Field) error {
+	for i, f := range fields {
+		to := f.to
+		if f.nullable {
+			to = f
+		}
+		if err := row.Column(first+i, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Select returns the SELECT list of fields.
+func Select(fields []Field) string {
+	list := make([]string, len(fields))
+	for i, f := range fields {
+		list[i] = f.alias + "." + f.Name
+	}
+	return strings.Join(list, ", ")
+}
+
+// As returns the named columns of row, in that order, for a query that gives the
+// table an alias. It panics for a column that the table lacks.
+func (t Table[T]) As(alias string, row *T, names ...string) []Field {
+	fields := t.pick(row, names)
+	for i := range fields {
+		fields[i].alias = alias
+	}
+	return fields
+}
+
+// Optional returns the fields of a table that an outer join adds: all can be NULL.
+func Optional(fields []Field) []Field {
+	for i := range fields {
+		fields[i].nullable = true
+	}
+	return fields
+}
+
+// pick returns the fields with the names, in that order; without names, all.
+func (t Table[T]) pick(row *T, names []string) []Field {
+	all := t.fields(row)
+	if len(names) == 0 {
+		return all
+	}
+	picked := make([]Field, len(names))
+	for i, name := range names {
+		n := slices.IndexFunc(all, func(f Field) bool { return f.Name == name })
+		if n < 0 {
+			panic("table " + t.name + " has no column " + name)
+		}
+		picked[i] = all[n]
+	}
+	return picked
 }
 
 // Each calls each for the rows of keys in the order of the primary key, with the
-// row's key, and stops at its first error.
-func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts *spanner.ReadOptions, each func(key []byte, row T) error) error {
-	names := []string{t.key}
-	for _, c := range t.columns(new(T)) {
-		names = append(names, c.name)
+// row's key, and stops at its first error. It reads the named columns; without
+// names, all.
+func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts *spanner.ReadOptions, each func(key []byte, row T) error, names ...string) error {
+	columns := []string{t.key}
+	for _, f := range t.pick(new(T), names) {
+		columns = append(columns, f.Name)
 	}
-	err := tx.ReadWithOptions(ctx, t.name, keys, names, opts).Do(func(row *spanner.Row) error {
+	err := tx.ReadWithOptions(ctx, t.name, keys, columns, opts).Do(func(row *spanner.Row) error {
 		var (
 			key []byte
 			one T
@@ -79,10 +179,8 @@ func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts
 		if err := row.Column(0, &key); err != nil {
 			return err
 		}
-		for i, c := range t.columns(&one) {
-			if err := row.Column(1+i, c.to); err != nil {
-				return err
-			}
+		if err := scanFrom(row, 1, t.pick(&one, names)); err != nil {
+			return err
 		}
 		return each(key, one)
 	})
@@ -92,153 +190,31 @@ func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts
 	return nil
 }
 
-// nullableColumn is what a column goes to that can be NULL. NULL leaves it as it is.
-type nullableColumn struct{ to any }
-
-// DecodeSpanner implements spanner.Decoder.
-func (n *nullableColumn) DecodeSpanner(value any) (err error) {
-	if null, ok := value.(*string); ok && null == nil {
+// Rows returns the rows of keys in the order of the primary key, with the named
+// columns; without names, all.
+func (t Table[T]) Rows(ctx context.Context, tx Reader, keys spanner.KeySet, opts *spanner.ReadOptions, names ...string) (rows []T, err error) {
+	err = t.Each(ctx, tx, keys, opts, func(_ []byte, row T) error {
+		rows = append(rows, row)
 		return nil
-	}
-	text, ok := value.(string)
-	if !ok {
-		return fmt.Errorf("read %T: not text", value)
-	}
-	switch to := n.to.(type) {
-	case *string:
-		*to = text
-	case *int:
-		*to, err = strconv.Atoi(text)
-	case *time.Time:
-		*to, err = time.Parse(time.RFC3339Nano, text)
-	default:
-		err = fmt.Errorf("read into %T: not known", to)
-	}
-	return err
+	}, names...)
+	return rows, err
 }
 
-func nullable(to any) *nullableColumn { return &nullableColumn{to} }
+// Insert returns the mutation that inserts a row as it is. A timestamp can be
+// [spanner.CommitTimestamp].
+func (t Table[T]) Insert(row T) *spanner.Mutation { return t.mutation(spanner.Insert, &row, nil) }
 
-func movementFields(m *settle.Movement) []column {
-	return []column{
-		{"settlement_id", &m.SettlementID},
-		{"account_id", &m.AccountID},
-		{"amount_cents", &m.AmountCents},
-		{"currency", &m.Currency},
-		{"creditor_account", nullable(&m.CreditorAccount)},
-		{"reference", nullable(&m.Reference)},
-		{"payload_hash", &m.PayloadHash},
-		{"recorded_at", &m.RecordedAt},
-	}
+// Update returns the mutation that updates the named columns of a row, the
+// primary key's among them.
+func (t Table[T]) Update(row T, names ...string) *spanner.Mutation {
+	return t.mutation(spanner.Update, &row, names)
 }
 
-func receiptFields(r *ReceiptRow) []column {
-	return []column{
-		{"settlement_id", &r.SettlementID},
-		{"payload_hash", &r.PayloadHash},
-		{"result_status", &r.ResultStatus},
-		{"delivery_id", &r.DeliveryID},
-		{"message_id", &r.MessageID},
-		{"publish_time", &r.PublishTime},
-		{"metadata", nullable(&r.Metadata)},
-		{"applied_at", &r.AppliedAt},
-		{"expire_from", &r.ExpireFrom},
+func (t Table[T]) mutation(of func(table string, columns []string, values []any) *spanner.Mutation, row *T, names []string) *spanner.Mutation {
+	fields := t.pick(row, names)
+	columns, values := make([]string, len(fields)), make([]any, len(fields))
+	for i, f := range fields {
+		columns[i], values[i] = f.Name, f.Value()
 	}
-}
-
-func reversalFields(r *ReversalRow) []column {
-	return []column{
-		{"settlement_id", &r.SettlementID},
-		{"amount_cents", &r.AmountCents},
-		{"reason", &r.Reason},
-		{"recorded_at", &r.RecordedAt},
-	}
-}
-
-func instructionFields(in *InstructionRow) []column {
-	return []column{
-		{"settlement_id", &in.SettlementID},
-		{"idempotency_key", &in.IdempotencyKey},
-		{"request_body", &in.Body},
-		{"state", &in.State},
-		{"version", &in.Version},
-		{"lease_owner", nullable(&in.Owner)},
-		{"lease_until", nullable(&in.LeaseUntil)},
-		{"created_at", &in.CreatedAt},
-		{"sends", &in.Sends},
-		{"send_deferred", &in.SendDeferred},
-		{"first_sent_at", nullable(&in.FirstSentAt)},
-		{"last_sent_at", nullable(&in.LastSentAt)},
-		{"resend_not_after", nullable(&in.ResendNotAfter)},
-		{"not_found_since", nullable(&in.NotFoundSince)},
-		{"accepted_at", nullable(&in.AcceptedAt)},
-		{"final_at", nullable(&in.FinalAt)},
-		{"bank_transfer_id", nullable(&in.TransferID)},
-		{"bank_status", nullable(&in.BankStatus)},
-		{"checks", &in.Checks},
-		{"next_check_at", nullable(&in.NextCheckAt)},
-		{"uncertain_since", &in.UncertainSince},
-	}
-}
-
-func supersededFields(k *SupersededRow) []column {
-	return []column{
-		{"settlement_id", &k.SettlementID},
-		{"generation", &k.Generation},
-		{"idempotency_key", &k.IdempotencyKey},
-		{"decided_version", &k.DecidedVersion},
-		{"superseded_at", &k.SupersededAt},
-	}
-}
-
-func eventFields(e *EventRow) []column {
-	return []column{
-		{"settlement_id", &e.SettlementID},
-		{"version", &e.Version},
-		{"from_state", nullable((*string)(&e.Event.From))},
-		{"to_state", &e.Event.To},
-		{"cause", &e.Event.Cause},
-		{"http_status", nullable(&e.Event.HTTPStatus)},
-		{"detail", nullable(&e.Event.Detail)},
-		{"recorded_at", &e.RecordedAt},
-	}
-}
-
-func conflictFields(c *ConflictRow) []column {
-	return []column{
-		{"settlement_id", &c.SettlementID},
-		{"payload_hash", &c.PayloadHash},
-		{"fields", &c.Fields},
-		{"payload", &c.Payload},
-		{"message_id", &c.MessageID},
-		{"last_delivery_id", &c.LastDeliveryID},
-		{"deliveries", &c.Deliveries},
-		{"first_seen_at", &c.FirstSeenAt},
-		{"last_seen_at", &c.LastSeenAt},
-		{"resolved_at", &c.ResolvedAt},
-		{"resolved_by", nullable(&c.ResolvedBy)},
-		{"note", nullable(&c.Note)},
-	}
-}
-
-func quarantinedFields(q *QuarantineRow) []column {
-	return []column{
-		{"identity", &q.Identity},
-		{"message_id", &q.MessageID},
-		{"subscription", &q.Subscription},
-		{"reason", &q.Reason},
-		{"member", nullable(&q.Member)},
-		{"detail", &q.Detail},
-		{"data", &q.Data},
-		{"attributes", nullable(&q.Attributes)},
-		{"ordering_key", nullable(&q.OrderingKey)},
-		{"publish_time", &q.PublishTime},
-		{"last_delivery_id", &q.LastDeliveryID},
-		{"deliveries", &q.Deliveries},
-		{"quarantined_at", &q.QuarantinedAt},
-		{"released_at", &q.ReleasedAt},
-		{"released_by", nullable(&q.ReleasedBy)},
-		{"note", nullable(&q.Note)},
-		{"expire_from", &q.ExpireFrom},
-	}
+	return of(t.name, columns, values)
 }
