@@ -86,7 +86,7 @@ type handlers struct{ settle, reconcile *event.Handler }
 func wire(cfg config.Config) (handlers, error) {
 	log := event.NewLoggerIn(cfg.Project, os.Stderr, cfg.LogLevel)
 	measured := newTelemetry(cfg.Telemetry, log)
-	store := measured.Store(spannerstore.NewLazy(spannerstore.Config{
+	store := measured.Store(spannerstore.New(spannerstore.Config{
 		Database: cfg.Database, DatabaseRole: cfg.DatabaseRole, Emulator: cfg.EmulatorHost != "",
 	}))
 	banking, err := newBanking(cfg.Bank, store, measured, log)

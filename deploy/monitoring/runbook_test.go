@@ -37,7 +37,7 @@ func TestQueriesOfTheRunbook(t *testing.T) {
 		t.Fatal(err)
 	}
 	emulator, name := emulatortest.Spanner(t), emulatortest.Database(t, statements)
-	store := spannerstore.NewLazy(spannerstore.Config{Database: name, Emulator: true, Options: emulator.ClientOptions()})
+	store := spannerstore.New(spannerstore.Config{Database: name, Emulator: true, Options: emulator.ClientOptions()})
 	t.Cleanup(store.Close)
 	f := newFunctions(t)
 	f.now = time.Now()

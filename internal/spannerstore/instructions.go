@@ -17,10 +17,15 @@ const tagInstruction = "bank_instruction"
 
 // Change implements settle.Store. A lost answer is made good by
 // running the transaction again: decide recognises its own change.
-func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
+func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, err error) {
+	client, release, err := s.acquire(ctx)
+	defer func() { release(err) }()
+	if err != nil {
+		return transfer.Change{}, err
+	}
 	var lastErr error
-	for range maxAttempts {
-		change, decided, err := s.changeInstruction(ctx, id, decide)
+	for range maxCommits {
+		change, decided, err := s.changeInstruction(ctx, client, id, decide)
 		if decided {
 			return change, err
 		}
@@ -41,8 +46,8 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 
 // changeInstruction makes the change in one read-write transaction. decided says
 // that err is decide's, or says that there is nothing to decide about.
-func (s *Store) changeInstruction(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
-	_, err = s.readWrite(ctx, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+func (s *Store) changeInstruction(ctx context.Context, client *spanner.Client, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
+	_, err = s.readWrite(ctx, client, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		change, decided = transfer.Change{}, false
 		in, err := ReadInstruction(ctx, tx, tagInstruction, id)
 		if err != nil {
@@ -268,7 +273,12 @@ const emulatorHint = "@{spanner_emulator.disable_query_null_filtered_index_check
 
 // queryIndexes runs a query of the indexes by shard. It is one strong read: all
 // shards are seen at the same moment.
-func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) error {
-	return s.client.Single().QueryWithOptions(ctx, spanner.Statement{SQL: s.hint + sql, Params: params},
+func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) (err error) {
+	client, release, err := s.acquire(ctx)
+	defer func() { release(err) }()
+	if err != nil {
+		return err
+	}
+	return client.Single().QueryWithOptions(ctx, spanner.Statement{SQL: s.hint + sql, Params: params},
 		spanner.QueryOptions{RequestTag: tagDue}).Do(each)
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
-// newLazy returns a lazy store whose clients are all on one wire.
-func newLazy(t *testing.T, b backend, w *wire) *spannerstore.Lazy {
+// newStore returns a store whose clients are all on one wire.
+func newStore(t *testing.T, b backend, w *wire) *spannerstore.Store {
 	t.Helper()
-	lazy := spannerstore.NewLazy(spannerstore.Config{
+	store := spannerstore.New(spannerstore.Config{
 		Database: b.database, Emulator: true, Options: append(emulatortest.Spanner(t).ClientOptions(), w.options()...),
 	})
-	t.Cleanup(lazy.Close)
-	return lazy
+	t.Cleanup(store.Close)
+	return store
 }
 
 // clients counts the clients that were opened since the wire was watched.
@@ -33,10 +33,10 @@ func (w *wire) clients() int {
 	return len(slices.DeleteFunc(w.seen(), func(rpc string) bool { return rpc != "CreateSession" }))
 }
 
-func TestLazyKeepsAClientThatWorks(t *testing.T) {
+func TestAWorkingClientIsKept(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
-	lazy := newLazy(t, b, w)
+	store := newStore(t, b, w)
 	if rpcs := w.seen(); len(rpcs) != 0 {
 		t.Errorf("RPCs before the first call: %q", rpcs)
 	}
@@ -46,39 +46,39 @@ func TestLazyKeepsAClientThatWorks(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	must(lazy.Settle(t.Context(), storetest.NewSettlement(t, wantsBank)))
+	must(store.Settle(t.Context(), storetest.NewSettlement(t, wantsBank)))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	w.fault = func(int) fault {
 		return fault{err: status.Error(codes.DeadlineExceeded, "late"), lose: true, then: cancel}
 	}
-	if _, err := lazy.Settle(ctx, storetest.NewSettlement(t, other)); err == nil {
+	if _, err := store.Settle(ctx, storetest.NewSettlement(t, other)); err == nil {
 		t.Error("settled for a caller that is gone")
 	}
 	w.fault = nil
 	notDue := func(transfer.Instruction) (transfer.Change, error) { return transfer.Change{}, transfer.ErrNotDue }
-	if _, err := lazy.Change(t.Context(), "stl-8472", notDue); !errors.Is(err, transfer.ErrNotDue) {
+	if _, err := store.Change(t.Context(), "stl-8472", notDue); !errors.Is(err, transfer.ErrNotDue) {
 		t.Errorf("error %v, want ErrNotDue", err)
 	}
 	unknown := storetest.NewSettlement(t, other)
 	unknown.Hash = "v2:00"
-	must(lazy.Settle(t.Context(), unknown))
-	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, payout.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
+	must(store.Settle(t.Context(), unknown))
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, payout.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
 		t.Errorf("error %v, want ErrUnknownHashVersion alone", err)
 	}
-	must(lazy.Settle(t.Context(), storetest.NewSettlement(t, third)))
+	must(store.Settle(t.Context(), storetest.NewSettlement(t, third)))
 	if n := w.clients(); n != 1 {
 		t.Errorf("%d clients, want 1", n)
 	}
 }
 
-// TestLazyGivesUpABrokenClient lets one call fail while another is under way:
+// TestABrokenClientIsReplaced lets one call fail while another is under way:
 // later calls get a new client, and the one under way keeps the old.
-func TestLazyGivesUpABrokenClient(t *testing.T) {
+func TestABrokenClientIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
-	lazy := newLazy(t, b, w)
-	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
+	store := newStore(t, b, w)
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
 		t.Fatal(err)
 	}
 	underWay, goOn := make(chan struct{}), make(chan struct{})
@@ -92,7 +92,7 @@ func TestLazyGivesUpABrokenClient(t *testing.T) {
 	})
 	slow := make(chan error, 1)
 	go func() {
-		result, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, plain))
+		result, err := store.Settle(t.Context(), storetest.NewSettlement(t, plain))
 		if err == nil && result.Outcome != settle.OutcomeApplied {
 			t.Errorf("the call under way ended as %v", result.Outcome)
 		}
@@ -101,13 +101,13 @@ func TestLazyGivesUpABrokenClient(t *testing.T) {
 	<-underWay
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if _, err := lazy.Settle(ctx, storetest.NewSettlement(t, third)); err == nil {
+	if _, err := store.Settle(ctx, storetest.NewSettlement(t, third)); err == nil {
 		t.Fatal("settled while Spanner is down")
 	}
 	w.mu.Lock()
 	w.fault = nil
 	w.mu.Unlock()
-	if _, err := lazy.Settle(t.Context(), storetest.NewSettlement(t, third)); err != nil {
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, third)); err != nil {
 		t.Error(err)
 	}
 	if n := w.clients(); n != 1 {
@@ -121,12 +121,12 @@ func TestLazyGivesUpABrokenClient(t *testing.T) {
 
 const third = `{"settlement_id":"stl-3","account_id":"a","amount_cents":3}`
 
-func TestLazyIsClosed(t *testing.T) {
+func TestCallsFailAfterClose(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
-	lazy := newLazy(t, b, w)
-	lazy.Close()
-	if err := lazy.Quarantine(t.Context(), settle.Quarantined{}); err == nil || len(w.seen()) != 0 {
+	store := newStore(t, b, w)
+	store.Close()
+	if err := store.Quarantine(t.Context(), settle.Quarantined{}); err == nil || len(w.seen()) != 0 {
 		t.Errorf("error %v, RPCs %q", err, w.seen())
 	}
 }

@@ -1,0 +1,88 @@
+package spannerstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"cloud.google.com/go/spanner"
+)
+
+// use acquires the client and releases it.
+func (s *Store) use(ctx context.Context) error {
+	_, release, err := s.acquire(ctx)
+	release(err)
+	return err
+}
+
+func TestOpeningIsRetriedByTheNextCall(t *testing.T) {
+	t.Parallel()
+	failed, attempts := errors.New("no credentials"), 0
+	store := &Store{open: func(context.Context) (*spanner.Client, error) {
+		attempts++
+		if attempts == 1 {
+			return nil, failed
+		}
+		return new(spanner.Client), nil
+	}}
+	if err := store.use(t.Context()); !errors.Is(err, failed) {
+		t.Errorf("error %v, want the reason", err)
+	}
+	if err := store.use(t.Context()); err != nil || attempts != 2 {
+		t.Errorf("%v after %d attempts", err, attempts)
+	}
+}
+
+func TestOpeningEndsWithTheCallersContext(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	defer close(hang)
+	store := &Store{open: func(context.Context) (*spanner.Client, error) { <-hang; return nil, errors.New("late") }}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := store.use(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v, want the caller's own", err)
+	}
+}
+
+// TestOpeningIsSharedByCallersThatRunOutOfTime: opening takes longer than its callers
+// have, and is not begun anew for each of them.
+func TestOpeningIsSharedByCallersThatRunOutOfTime(t *testing.T) {
+	t.Parallel()
+	goOn, attempts := make(chan struct{}), 0
+	store := &Store{open: func(context.Context) (*spanner.Client, error) { attempts++; <-goOn; return new(spanner.Client), nil }}
+	for range 5 {
+		ctx, cancel := context.WithTimeout(t.Context(), 1)
+		if err := store.use(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error %v, want the caller's own", err)
+		}
+		cancel()
+	}
+	close(goOn)
+	if err := store.use(t.Context()); err != nil || attempts != 1 {
+		t.Errorf("%v after %d attempts", err, attempts)
+	}
+}
+
+func TestOpeningRecoversAPanic(t *testing.T) {
+	t.Parallel()
+	store := &Store{open: func(context.Context) (*spanner.Client, error) { panic("S3CRET") }}
+	if err := store.use(t.Context()); err == nil || strings.Contains(err.Error(), "S3CRET") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestReleaseAfterAPanic(t *testing.T) {
+	t.Parallel()
+	store := &Store{open: func(context.Context) (*spanner.Client, error) { return new(spanner.Client), nil }}
+	func() {
+		defer func() { _ = recover() }()
+		client, release, err := store.acquire(t.Context())
+		defer func() { release(err) }()
+		panic(client)
+	}()
+	if store.current.users != 0 {
+		t.Errorf("%d users are left", store.current.users)
+	}
+}
