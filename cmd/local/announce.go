@@ -12,7 +12,7 @@ import (
 )
 
 // samplePayout is what the help's examples settle, and bankPayout what they have
-// the bank pay. README.md's payouts have other IDs: both can be tried in one run.
+// the bank pay. The payouts of docs/operating.md have other IDs: both can be tried in one run.
 const (
 	sampleID     = "stl-1001"
 	samplePayout = `{"settlement_id":"` + sampleID + `","account_id":"reserve-claims","amount_cents":4731}`
