@@ -73,7 +73,7 @@ mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all
 .PHONY: bench
 bench: ## Settle Once against what people use instead, figures and chart into docs/ (ARGS="--quick", "--help")
 	@mkdir -p bin
-	@$(GO) build -o bin/bench ./cmd/bench
+	@$(GO) build -o bin/bench ./internal/test/bench
 	@bin/bench $(ARGS)
 
 .PHONY: microbench
