@@ -131,7 +131,7 @@ func killSteps(kills, steps int) []int {
 	for i := range order {
 		order[i] = 1 + i%steps
 	}
-	rand.New(rand.NewPCG(1, uint64(steps))).Shuffle(kills, func(i, j int) { order[i], order[j] = order[j], order[i] })
+	rand.New(rand.NewPCG(1, 1)).Shuffle(kills, func(i, j int) { order[i], order[j] = order[j], order[i] })
 	return order
 }
 

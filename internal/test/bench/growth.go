@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -30,8 +29,8 @@ type loaded struct {
 	*fixture
 	rows  int
 	meter *meter
-	taken map[string]rounds
-	cpu   []float64 // microseconds of this process for a fresh event
+
+	trips, fresh, cpu, duplicate []float64
 }
 
 // growth measures one contender. Its numbers of rows take turns, each with its own
@@ -49,7 +48,7 @@ func (r *run) growth(ctx context.Context, c contender.Contender) (err error) {
 		}
 	}()
 	for _, rows := range slices.Compact(sizes) {
-		l := &loaded{rows: rows, meter: &meter{}, taken: map[string]rounds{eventFresh: {}, eventDuplicate: {}}}
+		l := &loaded{rows: rows, meter: &meter{}}
 		if l.fixture, err = r.connected(ctx, c, 0, l.meter); err != nil {
 			return err
 		}
@@ -70,21 +69,15 @@ func (r *run) growthRounds(ctx context.Context, c contender.Contender, all []*lo
 			}
 		}
 	}
-	first := all[0].taken[eventFresh][c.Name]
 	for _, l := range all {
-		trips, err := l.roundTrips(ctx)
-		if err != nil {
-			return fmt.Errorf("with %d rows: %w", l.rows, err)
-		}
-		fresh := l.taken[eventFresh][c.Name]
 		set := func(column string, cell report.Cell) {
 			r.report.Table(titleGrowth).Set(column, cell, c.Name, fmt.Sprint(l.rows))
 		}
-		set("round trips", report.Figure(trips))
-		set("fresh, ms", report.Figure(fresh...))
-		set("ratio to the first", report.Cell{Figure: report.Ratios(fresh, first)})
+		set("round trips", report.Figure(l.trips...))
+		set("fresh, ms", report.Figure(l.fresh...))
+		set("ratio to the first", report.Cell{Figure: report.Ratios(l.fresh, all[0].fresh)})
 		set("client µs", report.Figure(l.cpu...))
-		set("duplicate, ms", report.Figure(l.taken[eventDuplicate][c.Name]...))
+		set("duplicate, ms", report.Figure(l.duplicate...))
 	}
 	return nil
 }
@@ -100,42 +93,28 @@ func (l *loaded) load(ctx context.Context) error {
 
 // measure takes a turn.
 func (l *loaded) measure(ctx context.Context) error {
-	kinds := events[:2]
-	if l.rows > duplicatesUpTo {
-		kinds = events[:1]
-	}
-	if err := l.turn(ctx, kinds, l.taken, l.run.sizes.turn); err != nil {
-		return err
-	}
+	numbers, limit := l.run.numbers(), l.run.sizes.turn
+	traffic := l.meter.read()
 	before, err := readUsage()
 	if err != nil {
 		return err
 	}
-	settled, err := l.settleTurn(ctx)
+	fresh, err := l.turn(ctx, events[0], numbers, limit)
 	if err != nil {
 		return err
 	}
 	after, err := readUsage()
-	l.cpu = append(l.cpu, micros(after.cpu-before.cpu)/float64(settled))
-	return err
-}
-
-// settleTurn settles the fresh events of a turn and returns their number.
-func (l *loaded) settleTurn(ctx context.Context) (settled int, err error) {
-	for start := time.Now(); settled < l.run.sizes.events && (settled == 0 || time.Since(start) < l.run.sizes.turn); settled++ {
-		if err := l.settleFresh(ctx); err != nil {
-			return settled, err
-		}
-	}
-	return settled, nil
-}
-
-// roundTrips returns the round trips of a fresh event.
-func (l *loaded) roundTrips(ctx context.Context) (float64, error) {
-	before := l.meter.read()
-	settled, err := l.settleTurn(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return l.meter.read().since(before).roundTrips(l.System) / float64(settled), nil
+	settled := float64(len(fresh))
+	l.trips = append(l.trips, l.meter.read().since(traffic).roundTrips(l.System)/settled)
+	l.fresh = append(l.fresh, report.Median(fresh))
+	l.cpu = append(l.cpu, micros(after.cpu-before.cpu)/settled)
+	if l.rows > duplicatesUpTo {
+		return nil
+	}
+	duplicate, err := l.turn(ctx, events[1], numbers[:len(fresh)], limit)
+	l.duplicate = append(l.duplicate, report.Median(duplicate))
+	return err
 }

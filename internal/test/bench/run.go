@@ -164,7 +164,7 @@ func (r *run) take(ctx context.Context, m measure) (err error) {
 		if r.emulator, err = emulator.StartSpanner(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.emulator.Close()) }()
+		defer func() { err = errors.Join(err, r.emulator.Close()) }() //nolint:contextcheck // stops even after ctx has ended
 		if r.report.Machine.Spanner == "" {
 			r.report.Machine.Spanner = spannerVersion(ctx, r.emulator.Source)
 		}

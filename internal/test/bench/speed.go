@@ -106,7 +106,7 @@ const (
 )
 
 func (r *run) latency(ctx context.Context, fixtures []*fixture, roundTrip time.Duration) error {
-	taken := map[string]rounds{eventFresh: {}, eventDuplicate: {}}
+	fresh, duplicate := rounds{}, rounds{}
 	var network []float64
 	p, err := newProbe(ctx, roundTrip)
 	if err != nil {
@@ -120,21 +120,26 @@ func (r *run) latency(ctx context.Context, fixtures []*fixture, roundTrip time.D
 		}
 		network = append(network, trip)
 		for _, f := range fixtures {
-			if err := f.turn(ctx, events[:2], taken, noLimit); err != nil {
-				return err
+			numbers := r.numbers()
+			for i, taken := range []rounds{fresh, duplicate} {
+				times, err := f.turn(ctx, events[i], numbers, noLimit)
+				if err != nil {
+					return err
+				}
+				taken[f.Name] = append(taken[f.Name], report.Median(times))
 			}
 		}
 	}
 	column := fmt.Sprintf("%g ms", millis(roundTrip))
 	if r.emulator != nil {
-		fresh := r.report.Table(titleFresh)
-		fresh.Set(column, report.Figure(network...), networkRoundTrip)
-		fresh.Set(column, report.Cell{Figure: report.Ratios(taken[eventFresh][settleOnce], network)}, inRoundTrips)
-	}
-	for kind, title := range map[string]string{eventFresh: titleFresh, eventDuplicate: titleDuplicate} {
-		for _, f := range fixtures {
-			r.report.Table(title).Set(column, taken[kind].compared(f.Name), f.Name)
+		r.report.Table(titleFresh).Set(column, report.Figure(network...), networkRoundTrip)
+		if roundTrip > 0 {
+			r.report.Table(titleFresh).Set(column, report.Cell{Figure: report.Ratios(fresh[settleOnce], network)}, inRoundTrips)
 		}
+	}
+	for _, f := range fixtures {
+		r.report.Table(titleFresh).Set(column, fresh.compared(f.Name), f.Name)
+		r.report.Table(titleDuplicate).Set(column, duplicate.compared(f.Name), f.Name)
 	}
 	return nil
 }
@@ -142,25 +147,22 @@ func (r *run) latency(ctx context.Context, fixtures []*fixture, roundTrip time.D
 // noLimit exceeds the duration of every turn.
 const noLimit = time.Hour
 
-// turn settles fresh events one at a time, then events of further kinds with the same
-// settlements. It appends the median of each kind in milliseconds. After the limit a
-// kind ends early, but not without an event.
-func (f *fixture) turn(ctx context.Context, kinds []event, taken map[string]rounds, limit time.Duration) error {
-	numbers := f.run.numbers()
-	for _, e := range kinds {
-		var times []float64
-		for start := time.Now(); len(times) < len(numbers) && (len(times) == 0 || time.Since(start) < limit); {
-			message := e.message(numbers[len(times)])
-			began := time.Now()
-			if err := f.settle(ctx, message, e.want); err != nil {
-				return err
-			}
-			times = append(times, millis(time.Since(began)))
+// turn settles events of one kind, one at a time, and returns their times in
+// milliseconds. After the limit it ends early, but not without an event.
+func (f *fixture) turn(ctx context.Context, e event, numbers []int, limit time.Duration) (times []float64, err error) {
+	start := time.Now()
+	for _, n := range numbers {
+		if len(times) > 0 && time.Since(start) >= limit {
+			break
 		}
-		numbers = numbers[:len(times)] // the others have no duplicates
-		taken[e.kind][f.Name] = append(taken[e.kind][f.Name], report.Median(times))
+		message := e.message(n)
+		began := time.Now()
+		if err := f.settle(ctx, message, e.want); err != nil {
+			return nil, err
+		}
+		times = append(times, millis(time.Since(began)))
 	}
-	return nil
+	return times, nil
 }
 
 // measureThroughput settles fresh events concurrently. In the emulator every turn has its

@@ -25,9 +25,9 @@ func Summarise(rounds []float64) Summary {
 // round affects both.
 func Ratios(rounds, base []float64) Summary {
 	var quotients []float64
-	for i := range min(len(rounds), len(base)) {
-		if base[i] > 0 {
-			quotients = append(quotients, rounds[i]/base[i])
+	for i, figure := range rounds {
+		if i < len(base) && base[i] > 0 {
+			quotients = append(quotients, figure/base[i])
 		}
 	}
 	return Summarise(quotients)
