@@ -111,17 +111,22 @@ func (r *run) crash(ctx context.Context, c contender.Contender) (result crashes,
 		return crashes{}, fmt.Errorf("redeliver: %w", err)
 	}
 	movements, err := f.Movements(ctx, f.place("", nil))
-	for i := range r.sizes.kills {
+	result.count(r.sizes.kills, movements)
+	return result, err
+}
+
+// count counts the movements of the kills.
+func (c *crashes) count(kills int, movements map[string]int) {
+	for i := range kills {
 		switch movements[contender.SettlementID(1+i)] {
 		case 0:
-			result.lost++
+			c.lost++
 		case 1:
-			result.correct++
+			c.correct++
 		default:
-			result.doubled++
+			c.doubled++
 		}
 	}
-	return result, err
 }
 
 // killSteps returns the step of each kill: all steps equally often, in a random but

@@ -5,11 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
-	"sync"
 
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
@@ -20,14 +17,11 @@ import (
 var errNotOurs = errors.New("refused: the benchmark uses only databases that it has created itself")
 
 // databases creates databases in a real Spanner instance. It drops only databases that
-// it has created: their names are random, and creating an existing one fails. It is safe
-// for concurrent use.
+// it has created: their names are random, and creating an existing one fails.
 type databases struct {
 	instance string
 	options  []option.ClientOption
-
-	mu      sync.Mutex
-	created map[string]bool
+	created  map[string]bool
 }
 
 var instanceName = regexp.MustCompile(`^projects/[a-z0-9.:-]+/instances/[a-z][a-z0-9-]{0,62}[a-z0-9]$`)
@@ -68,16 +62,12 @@ func (d *databases) createNamed(ctx context.Context, id string, statements []str
 	if err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.created[name] = true
 	return name, nil
 }
 
 // drop drops a database of create, and rejects any other with errNotOurs.
 func (d *databases) drop(ctx context.Context, name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if !d.created[name] {
 		return fmt.Errorf("drop database %s: %w", name, errNotOurs)
 	}
@@ -95,11 +85,8 @@ func (d *databases) drop(ctx context.Context, name string) error {
 
 // dropAll drops the remaining databases.
 func (d *databases) dropAll(ctx context.Context) error {
-	d.mu.Lock()
-	names := slices.Collect(maps.Keys(d.created))
-	d.mu.Unlock()
 	var errs []error
-	for _, name := range names {
+	for name := range d.created {
 		errs = append(errs, d.drop(ctx, name))
 	}
 	return errors.Join(errs...)
