@@ -69,11 +69,11 @@ race: ## all tests under the race detector
 mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all name": of all tests)
 	@$(GO) run ./internal/test/mutants $(ARGS)
 
-# A quarter of an hour on two cores that do nothing else. It writes the figures of docs/benchmarks.md and its chart.
+# Takes a quarter of an hour on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
-bench: ## Settle Once against what people use instead, figures and chart into docs/ (ARGS="--quick", "--help")
+bench: ## compare Settle Once with alternatives; figures and chart into docs/ (ARGS="--quick", "--help")
 	@mkdir -p bin
-	@$(GO) build -o bin/bench ./cmd/bench
+	@$(GO) build -o bin/bench ./internal/test/bench
 	@bin/bench $(ARGS)
 
 .PHONY: microbench

@@ -1,4 +1,4 @@
-package bench
+package report
 
 import (
 	"testing"
@@ -17,15 +17,15 @@ func TestSummarise(t *testing.T) {
 		{[]float64{9, 1, 2}, Summary{2, 1, 9, 3}},
 		{[]float64{4, 1, 2, 9}, Summary{3, 1, 9, 4}},
 	} {
-		if diff := cmp.Diff(test.want, summarise(test.rounds)); diff != "" {
+		if diff := cmp.Diff(test.want, Summarise(test.rounds)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", test.rounds, diff)
 		}
 	}
-	// The second round was disturbed; its ratio was not.
-	if diff := cmp.Diff(Summary{3, 3, 3, 2}, ratios([]float64{3, 300}, []float64{1, 100})); diff != "" {
+	// A disturbance of the second round does not change its ratio.
+	if diff := cmp.Diff(Summary{3, 3, 3, 2}, Ratios([]float64{3, 300}, []float64{1, 100})); diff != "" {
 		t.Errorf("ratios (-want +got):\n%s", diff)
 	}
-	if got := quantile([]float64{1, 2, 3, 4}, 0.99); got != 4 {
+	if got := Quantile([]float64{1, 2, 3, 4}, 0.99); got != 4 {
 		t.Errorf("quantile %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package link
+package latencyproxy
 
 import (
 	"errors"
@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// TestLate looks at the clock of a bubble, which moves only when all wait.
-func TestLate(t *testing.T) {
+// The clock of a synctest bubble advances only when all goroutines wait, so the delays
+// are exact.
+func TestDelaysEachByte(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const late = 10 * time.Millisecond
+		const delay = 10 * time.Millisecond
 		sender, from := net.Pipe()
 		to, receiver := net.Pipe()
 		go func() {
-			carry(to, from, late, func(due time.Time) { time.Sleep(time.Until(due)) }, func() bool { return true })
+			carry(to, from, delay, func(due time.Time) { time.Sleep(time.Until(due)) }, func() bool { return true })
 			to.Close()
 		}()
 		began := time.Now()
-		go func() { // two, 4 ms apart: both are under way at the same time
+		go func() { // the second byte starts during the delay of the first
 			_, _ = sender.Write([]byte("a"))
 			time.Sleep(4 * time.Millisecond)
 			_, _ = sender.Write([]byte("b"))
@@ -31,7 +32,7 @@ func TestLate(t *testing.T) {
 		for _, want := range []struct {
 			text string
 			at   time.Duration
-		}{{"a", late}, {"b", late + 4*time.Millisecond}} {
+		}{{"a", delay}, {"b", delay + 4*time.Millisecond}} {
 			got := make([]byte, 1)
 			if _, err := io.ReadFull(receiver, got); err != nil {
 				t.Fatal(err)
@@ -46,7 +47,7 @@ func TestLate(t *testing.T) {
 	})
 }
 
-// echo is a server that sends back what it gets.
+// echo starts an echo server and returns its address.
 func echo(t *testing.T) string {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -79,15 +80,15 @@ func dial(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestAddsTheRoundTrip(t *testing.T) {
 	t.Parallel()
 	const roundTrip = 20 * time.Millisecond
-	l, err := Start(t.Context(), echo(t), roundTrip, nil)
+	p, err := Start(t.Context(), echo(t), roundTrip, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	conn := dial(t, l.Addr)
+	defer p.Close()
+	conn := dial(t, p.Addr)
 	for range 3 {
 		began := time.Now()
 		if _, err := conn.Write([]byte("x")); err != nil {
@@ -102,16 +103,16 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-func TestCutAtATurn(t *testing.T) {
+func TestClosesTheConnectionAtATurn(t *testing.T) {
 	t.Parallel()
 	var turns atomic.Int64
-	l, err := Start(t.Context(), echo(t), 0, func() bool { return turns.Add(1) < 4 })
+	p, err := Start(t.Context(), echo(t), 0, func() bool { return turns.Add(1) < 4 })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	conn := dial(t, l.Addr)
-	for i, want := range []bool{true, false} { // question, answer; question, and the cut before the answer
+	defer p.Close()
+	conn := dial(t, p.Addr)
+	for i, want := range []bool{true, false} { // request, response; request, and the connection closes before the response
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
