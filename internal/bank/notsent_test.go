@@ -141,9 +141,9 @@ func TestIncompleteInstructionIsNotSent(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, false, reply(201, "", goodTransfer))
 	client := newClient(t, testConfig(bank.url))
-	noBody, noKey := sendRequest(), sendRequest()
-	noBody.Body, noKey.Key = nil, uuid.Nil
-	for _, request := range []transfer.SendRequest{noBody, noKey} {
+	withoutBody, withoutKey := sendRequest(), sendRequest()
+	withoutBody.Body, withoutKey.Key = nil, uuid.Nil
+	for _, request := range []transfer.SendRequest{withoutBody, withoutKey} {
 		if got := client.Send(t.Context(), request); got.Class != transfer.SendNotSent {
 			t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 		}
