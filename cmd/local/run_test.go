@@ -1,8 +1,6 @@
 package main
 
 import (
-	"context"
-	"encoding/base64"
 	"io"
 	"net/http"
 	"os"
@@ -12,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/pubsub/v2"
 	admin "cloud.google.com/go/pubsub/v2/apiv1"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	"cloud.google.com/go/spanner"
@@ -20,20 +17,18 @@ import (
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"github.com/go-json-experiment/json"
 	"google.golang.org/api/iterator"
-	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
-// start starts the program and returns where it is once it is ready.
-func start(t *testing.T, env []string, args ...string) (*exec.Cmd, ready, func() string) {
+// startRun starts the program, and returns its ready line and its standard error.
+func startRun(t *testing.T, env []string, args ...string) (*exec.Cmd, ready, func() string) {
 	t.Helper()
 	cmd, stderr := startLocal(t, env, args...)
 	stdout, err := cmd.StdoutPipe()
@@ -55,44 +50,30 @@ func start(t *testing.T, env []string, args ...string) (*exec.Cmd, ready, func()
 	return cmd, readReady(t, stdout), stderr.String
 }
 
-// emulatorAt leads a client to an emulator.
-func emulatorAt(host string) []option.ClientOption {
-	return []option.ClientOption{
-		option.WithEndpoint("passthrough:///" + host), option.WithoutAuthentication(), option.WithTelemetryDisabled(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
-	}
-}
-
-// publishTo publishes one message through Pub/Sub.
-func publishTo(t *testing.T, line ready, data string) {
+// openSystem opens the database and the payouts topic of a running program.
+func openSystem(t *testing.T, line ready) (*spanner.Client, topic) {
 	t.Helper()
-	client, err := pubsub.NewClient(t.Context(), projectOf(line.Topic), emulatorAt(line.PubSubEmulatorHost)...)
+	sys := &system{
+		project: projectOf(line.Topic), database: line.Database,
+		spanner: &emulator.Spanner{GRPC: line.SpannerEmulatorHost}, pubsub: &emulator.PubSub{Host: line.PubSubEmulatorHost},
+	}
+	t.Cleanup(func() { _ = sys.close(t.Context()) })
+	client, err := sys.openDatabase(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	publisher := client.Publisher(line.Topic)
-	defer publisher.Stop()
-	if _, err := publisher.Publish(t.Context(), &pubsub.Message{Data: []byte(data)}).Get(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// databaseOf opens the program's database.
-func databaseOf(t *testing.T, line ready) *spanner.Client {
-	t.Helper()
-	cfg := spanner.ClientConfig{DisableNativeMetrics: true}
-	client, err := spanner.NewClientWithConfig(t.Context(), line.Database, cfg, emulatorAt(line.SpannerEmulatorHost)...)
+	t.Cleanup(client.Close)
+	payouts, err := sys.openTopic(t.Context(), topicPayouts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return client, payouts
 }
 
-// await returns the ledger once it holds what is asked for.
-func await(t *testing.T, client *spanner.Client, what string, holds func(audit.Snapshot) bool) (stored audit.Snapshot) {
+// await returns the ledger once holds accepts it.
+func await(t *testing.T, client *spanner.Client, event string, holds func(audit.Snapshot) bool) (stored audit.Snapshot) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	eventually(t, event, func() bool {
 		var err error
 		if stored, err = audit.Read(t.Context(), client); err != nil {
 			t.Fatal(err)
@@ -102,12 +83,7 @@ func await(t *testing.T, client *spanner.Client, what string, holds func(audit.S
 	return stored
 }
 
-func post(t *testing.T, url, body string) (code int, answer string) {
-	t.Helper()
-	return request(t, http.MethodPost, url, body)
-}
-
-// request makes a request, with the token that the fake bank wants.
+// request makes a request with the fake bank's token.
 func request(t *testing.T, method, url, body string) (code int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -127,18 +103,19 @@ func request(t *testing.T, method, url, body string) (code int, answer string) {
 	return resp.StatusCode, string(text)
 }
 
-// settleOne sends one payout the whole way, and checks that both functions answer.
+// settleOne publishes a payout, and checks that both functions answer.
 func settleOne(t *testing.T, line ready) {
 	t.Helper()
-	publishTo(t, line, samplePayout)
-	client := databaseOf(t, line)
-	defer client.Close()
+	client, payouts := openSystem(t, line)
+	if err := payouts.publish(t.Context(), []byte(samplePayout), nil); err != nil {
+		t.Fatal(err)
+	}
 	stored := await(t, client, "the movement", func(s audit.Snapshot) bool { return s.Movement(sampleID) != nil })
 	m := stored.Movement(sampleID)
 	if m.AccountID != "reserve-claims" || m.AmountCents != 4731 || m.Currency != "USD" || len(stored.Violations(false)) > 0 {
 		t.Errorf("movement %+v, violations %q", m, stored.Violations(false))
 	}
-	if code, answer := post(t, line.ReconcileURL, "{}"); code != http.StatusOK || !strings.Contains(answer, `"due":0`) {
+	if code, answer := request(t, http.MethodPost, line.ReconcileURL, "{}"); code != http.StatusOK || !strings.Contains(answer, `"due":0`) {
 		t.Errorf("ReconcileBank answered %d %s", code, answer)
 	}
 }
@@ -153,32 +130,34 @@ func atBank(t *testing.T, line ready) (ledger fakebank.AdminLedger) {
 	return ledger
 }
 
-// payOne has the bank pay one payout, and lets the scheduler's ticks do the rest.
+// payOne publishes a payout for the bank, returns its transfer, and checks that the
+// scheduled runs of ReconcileBank record both.
 func payOne(t *testing.T, line ready) {
 	t.Helper()
-	client := databaseOf(t, line)
-	defer client.Close()
+	client, payouts := openSystem(t, line)
 	reaches := func(state transfer.State) audit.Snapshot {
 		return await(t, client, string(state), func(s audit.Snapshot) bool {
 			return len(s.Instructions) == 1 && s.Instructions[0].State == state
 		})
 	}
-	publishTo(t, line, bankPayout)
+	if err := payouts.publish(t.Context(), []byte(bankPayout), nil); err != nil {
+		t.Fatal(err)
+	}
 	reaches(transfer.StateAccepted)
-	if err := makeOlder(t.Context(), client, 20*time.Second); err != nil {
+	if err := setBack(t.Context(), client, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	reaches(transfer.StateConfirmed)
 	key := transfer.InstructionKey(bankID).String()
-	if code, text := post(t, line.BankURL+"/admin/status", `{"client_reference":"`+key+`","status":"RETURNED"}`); code != http.StatusNoContent {
+	if code, text := request(t, http.MethodPost, line.BankURL+"/admin/status", `{"client_reference":"`+key+`","status":"RETURNED"}`); code != http.StatusNoContent {
 		t.Errorf("moving the transfer was answered %d %s", code, text)
 	}
-	if err := makeOlder(t.Context(), client, 48*time.Hour); err != nil {
+	if err := setBack(t.Context(), client, 48*time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	stored := reaches(transfer.StateReturned)
-	if r := reversalOf(stored, bankID); r == nil || r.AmountCents != 18250 || len(stored.Violations(false)) > 0 {
-		t.Errorf("reversal %+v, violations %q", r, stored.Violations(false))
+	if r := stored.Reversals; len(r) != 1 || r[0].SettlementID != bankID || r[0].AmountCents != 18250 || len(stored.Violations(false)) > 0 {
+		t.Errorf("reversals %+v, violations %q", r, stored.Violations(false))
 	}
 	ledger := atBank(t, line)
 	if len(ledger.Transfers) != 1 || len(ledger.Violations) > 0 || ledger.Transfers[0].Key != key || ledger.Transfers[0].AmountMinor != 18250 {
@@ -186,21 +165,21 @@ func payOne(t *testing.T, line ready) {
 	}
 }
 
-// end sends a signal, and checks that the program ends well.
+// end sends a signal, and checks the exit code.
 func end(t *testing.T, cmd *exec.Cmd, signal os.Signal) {
 	t.Helper()
 	if err := cmd.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}
-	if code := exitCode(t, cmd.Wait()); code != exitOK {
+	if code := exitCode(t, cmd.Wait()); code != 0 {
 		t.Errorf("exit code %d after %s; want 0", code, signal)
 	}
 }
 
-func TestServeOnEmulatorsOfItsOwn(t *testing.T) {
+func TestRunOnOwnEmulators(t *testing.T) {
 	t.Parallel()
-	// A target would make the framework serve that one only, at another path.
-	cmd, line, errOut := start(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort, "--reconcile-every", "200ms")
+	// With this variable of the framework it would serve one function only, at another path.
+	cmd, line, errOut := startRun(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort, "--reconcile-every", "200ms")
 	settleOne(t, line)
 	payOne(t, line)
 	end(t, cmd, syscall.SIGINT)
@@ -223,17 +202,17 @@ func TestServeOnEmulatorsOfItsOwn(t *testing.T) {
 		}
 	}
 	if strings.Contains(errOut(), "UPDATE ") {
-		t.Error("standard error advises to change tables by hand")
+		t.Error("the help has an SQL statement that changes a table")
 	}
 }
 
-func TestServeOnSharedEmulatorsLeavesNothing(t *testing.T) {
+func TestRunLeavesNothingInRunningEmulators(t *testing.T) {
 	t.Parallel()
 	spannerShared, pubsubShared := emulatortest.Spanner(t), emulatortest.PubSub(t)
 	env := []string{"SPANNER_EMULATOR_HOST=" + spannerShared.GRPC, "PUBSUB_EMULATOR_HOST=" + pubsubShared.Host}
-	cmd, line, _ := start(t, env, "--listen", anyPort)
+	cmd, line, _ := startRun(t, env, "--listen", anyPort)
 	settleOne(t, line)
-	// The function drains at SIGTERM and then sends it to its own process.
+	// The function drains at SIGTERM, and then sends SIGTERM to its own process.
 	end(t, cmd, syscall.SIGTERM)
 
 	topics, err := admin.NewTopicAdminClient(t.Context(), pubsubShared.ClientOptions()...)
@@ -255,37 +234,8 @@ func TestServeOnSharedEmulatorsLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestServeInMemory(t *testing.T) {
-	withoutEmulators(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	read, write := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, []string{"--memory", "--listen", anyPort}, streams{out: write, err: io.Discard})
-	}()
-	line := readReady(t, read)
-	if !line.Memory || line.Database != "" || line.Topic != "" || line.SpannerEmulatorHost != "" || line.PubSubEmulatorHost != "" {
-		t.Errorf("ready line %+v", line)
-	}
-	if code, text := post(t, line.PublishURL, samplePayout); code != http.StatusOK || text != `{"message_id":"1"}` {
-		t.Errorf("published: %d %s", code, text)
-	}
-	// A conflict shows the settlement without settling anything itself.
-	probe := `{"message":{"messageId":"p","data":"` + base64.StdEncoding.EncodeToString([]byte(samplePayout)) + `"}}`
-	eventually(t, "a duplicate", func() bool {
-		_, text := post(t, line.SettleURL, probe)
-		return strings.Contains(text, `"outcome":"duplicate"`)
-	})
-	if code, text := post(t, line.PublishURL, bankPayout); code != http.StatusOK {
-		t.Errorf("published: %d %s", code, text)
-	}
-	eventually(t, "the transfer", func() bool { return len(atBank(t, line).Transfers) == 1 })
-	if code, _ := post(t, line.PublishURL, strings.Repeat(" ", maxMessageBytes+1)); code != http.StatusRequestEntityTooLarge {
-		t.Errorf("a message too large for Pub/Sub was answered %d", code)
-	}
-	cancel()
-	if code := <-ended; code != exitOK {
-		t.Errorf("exit code %d after the interruption; want 0", code)
-	}
+// projectOf returns P of projects/P/….
+func projectOf(name string) string {
+	project, _, _ := strings.Cut(strings.TrimPrefix(name, "projects/"), "/")
+	return project
 }
