@@ -9,10 +9,11 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
-// samplePayout is what the help's examples settle, and bankPayout what they have
-// the bank pay. README.md's payouts have other IDs: both can be tried in one run.
+// The payouts of the help's commands. docs/operating.md uses other settlement IDs, so that
+// a reader can try both in one run.
 const (
 	sampleID     = "stl-1001"
 	samplePayout = `{"settlement_id":"` + sampleID + `","account_id":"reserve-claims","amount_cents":4731}`
@@ -20,79 +21,87 @@ const (
 	bankPayout   = `{"settlement_id":"` + bankID + `","account_id":"reserve-claims","amount_cents":18250,"creditor_account":"cp-19"}`
 )
 
-// help is printed after the ready line. Its commands can be copied as they are.
-var help = template.Must(template.New("help").Parse(`
-Settle Once runs on this machine until it is interrupted (Ctrl-C).
-{{if .Memory}}
-Publish a message (no emulators: the ledger is in memory, the topic in this process):
+// ready is the line on standard output that names the addresses of all parts.
+type ready struct {
+	Ready               bool   `json:"ready"`
+	SettleURL           string `json:"settle_url"`
+	ReconcileURL        string `json:"reconcile_url"`
+	BankURL             string `json:"bank_url"`
+	SpannerEmulatorHost string `json:"spanner_emulator_host"`
+	SpannerRESTURL      string `json:"spanner_rest_url,omitzero"` // absent for a running emulator
+	Database            string `json:"database"`
+	PubSubEmulatorHost  string `json:"pubsub_emulator_host"`
+	Topic               string `json:"topic"`
+}
 
-  curl -s {{.PublishURL}} -d '{{.Payout}}'
-{{else}}
+func (sys *system) ready() ready {
+	return ready{
+		Ready: true, SettleURL: sys.functionsURL + pathSettle, ReconcileURL: sys.functionsURL + pathReconcile, BankURL: sys.bankURL,
+		SpannerEmulatorHost: sys.spanner.GRPC, SpannerRESTURL: sys.spanner.REST, Database: sys.database,
+		PubSubEmulatorHost: sys.pubsub.Host, Topic: sys.topicName(topicPayouts),
+	}
+}
+
+var help = template.Must(template.New("help").Parse(`
+Settle Once runs on this machine until interrupted (Ctrl-C).
+
 Publish every line of a file as a message:
 
   PUBSUB_EMULATOR_HOST={{.PubSubEmulatorHost}} go run ./cmd/settlectl publish FILE --topic {{.Topic}}
-{{end}}
-Deliver one message yourself, as Pub/Sub pushes it, and see the answer:
+
+Deliver one message as Pub/Sub pushes it, and see the answer:
 
   curl -s {{.SettleURL}} -H 'Content-Type: application/json' \
     -d '{"message":{"messageId":"1","data":"{{.Base64}}"},"subscription":"projects/local/subscriptions/curl"}'
 
-Publish a payout that the bank has to pay: it has a creditor_account. (Accounts with which the fake
-bank goes wrong on purpose: {{.BadCreditors}}.)
-{{if .Memory}}
-  curl -s {{.PublishURL}} -d '{{.BankPayout}}'
-{{else}}
+Publish a payout that the bank has to pay: it has a creditor_account. (The fake bank fails on purpose
+for these accounts: {{.BadCreditors}}.)
+
   echo '{{.BankPayout}}' |
     PUBSUB_EMULATOR_HOST={{.PubSubEmulatorHost}} go run ./cmd/settlectl publish - --topic {{.Topic}}
-{{end}}
-See the bank's own ledger, and move that transfer by hand (ACCP, ACSC, RJCT, RETURNED):
+
+See the bank's own ledger, and set the status of that transfer (ACCP, ACSC, RJCT, RETURNED):
 
   curl -s -H 'Authorization: Bearer {{.BankToken}}' {{.BankURL}}/admin/ledger
   curl -s -H 'Authorization: Bearer {{.BankToken}}' {{.BankURL}}/admin/status \
     -d '{"client_reference":"{{.BankKey}}","status":"RETURNED"}'
 
-ReconcileBank asks the bank 15 s after a send, or BANK_VISIBILITY_LAG where that is longer, and about a confirmed
-transfer once a day.
-{{if .SpannerEmulatorHost}}
-Look into the ledger, and decide what waits for a person ('go run ./cmd/settlectl --help' has the rest):
+ReconcileBank asks the bank 15 s after a send, or after BANK_VISIBILITY_LAG where that is longer, and
+about a confirmed transfer once a day.
+
+Read the ledger, and decide manual cases ('go run ./cmd/settlectl --help' lists all commands):
 
   export SPANNER_EMULATOR_HOST={{.SpannerEmulatorHost}} SPANNER_DATABASE={{.Database}}
   export BANK_URL={{.BankURL}} BANK_TOKEN={{.BankToken}}
   go run ./cmd/settlectl list movements
   go run ./cmd/settlectl show ` + bankID + `
 
-Have the bank asked about what is due, without waiting for the next run of ReconcileBank; what is not due yet says when it is:
+Reconcile due instructions now; an instruction that is not due prints its due time:
 
   go run ./cmd/settlectl reconcile --due
   go run ./cmd/settlectl reconcile ` + bankID + `
-{{end}}
+
 `))
 
-// announce prints the ready line, for scripts, and the help, for people.
-func announce(line ready, s streams) error {
+// announce prints the ready line for scripts, and help for people.
+func announce(line ready, s term.Streams) error {
 	text, err := json.Marshal(line)
 	if err != nil {
 		return fmt.Errorf("encode the ready line: %w", err)
 	}
-	if _, err := s.out.Write(append(text, '\n')); err != nil {
+	if _, err := s.Out.Write(append(text, '\n')); err != nil {
 		return fmt.Errorf("write the ready line to standard output: %w", err)
 	}
-	err = help.Execute(s.err, struct {
+	err = help.Execute(s.Err, struct {
 		ready
 
-		Payout, Base64, BankPayout, BankKey, BankToken, BadCreditors string
+		Base64, BankPayout, BankKey, BankToken, BadCreditors string
 	}{
-		line, samplePayout, base64.StdEncoding.EncodeToString([]byte(samplePayout)),
+		line, base64.StdEncoding.EncodeToString([]byte(samplePayout)),
 		bankPayout, transfer.InstructionKey(bankID).String(), bankToken, strings.Join(badCreditors(), ", "),
 	})
 	if err != nil {
 		return fmt.Errorf("write the help to standard error: %w", err)
 	}
 	return nil
-}
-
-// projectOf returns P of projects/P/….
-func projectOf(name string) string {
-	project, _, _ := strings.Cut(strings.TrimPrefix(name, "projects/"), "/")
-	return project
 }

@@ -2,43 +2,41 @@ package main
 
 import (
 	"context"
-	"log/slog"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
+	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/bank"
-	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
-	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
-// bankToken opens the fake bank, which only this machine reaches.
+// bankToken authenticates callers of the fake bank, which only this machine reaches.
 const bankToken = "local-bank"
 
-// bankPlans are the creditor accounts to which the fake bank does something else
-// than to pay at once and say so.
+// bankPlans are the creditor accounts for which the fake bank fails on purpose. It
+// executes every other transfer at once.
 var bankPlans = map[string]fakebank.Plan{
 	// Executed, and the connection breaks before the answer.
 	"cp-answer-lost": {Attempts: []fakebank.Attempt{{Answer: fakebank.AnswerReset}}},
-	// The connection breaks before the bank has done anything.
+	// The connection breaks before the bank executes the transfer.
 	"cp-request-lost": {Attempts: []fakebank.Attempt{{Execute: fakebank.ExecuteNever, Answer: fakebank.AnswerReset}}},
 	"cp-closed":       {Rest: fakebank.Attempt{Reject: "creditor_account_closed"}},
-	// Executed, and sent back two days later.
+	// Executed, and returned two days later.
 	"cp-sent-back": {Life: []fakebank.Change{{Status: fakebank.Settled}, {After: 48 * time.Hour, Status: fakebank.Returned}}},
-	// Accepted, and then the bank knows nothing of it.
+	// Accepted, and unknown to the bank afterwards.
 	"cp-forgotten": {Rest: fakebank.Attempt{Execute: fakebank.ExecuteNever}},
 }
 
-// badCreditors are the accounts of bankPlans in order.
+// badCreditors returns the accounts of bankPlans, sorted.
 func badCreditors() []string { return slices.Sorted(maps.Keys(bankPlans)) }
 
 // startBank starts the fake bank.
 func (sys *system) startBank(ctx context.Context) (err error) {
-	sys.bank = fakebank.New(nil, sys.clock.Now, fakebank.Options{Token: bankToken})
+	sys.bank = fakebank.New(nil, sys.clock.now, fakebank.Options{Token: bankToken})
 	sys.onClose(func(context.Context) error {
 		sys.bank.Close()
 		return nil
@@ -50,18 +48,44 @@ func (sys *system) startBank(ctx context.Context) (err error) {
 	return err
 }
 
-// bankVariables lead the functions to the fake bank, which is the generic one.
-func (sys *system) bankVariables() map[string]string {
-	return map[string]string{config.EnvBankURL: sys.bankURL, config.EnvBankToken: bankToken, config.EnvBankProfile: ""}
+// clock is the machine's clock with an offset. The zero value has none. It is safe
+// for concurrent use.
+type clock struct{ offset atomic.Int64 } // nanoseconds
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
+
+// advanceClock advances the clock by d for everything that schedules bank
+// instructions. The fake bank has a clock of its own. The functions read the
+// machine's clock, so each time of the instructions in Spanner is set back by d
+// instead: the functions only look at differences. Nothing may change an
+// instruction meanwhile. The circuit breaker of the bank's client does not notice.
+func (sys *system) advanceClock(ctx context.Context, client *spanner.Client, d time.Duration) error {
+	sys.clock.offset.Add(int64(d))
+	return setBack(ctx, client, d)
 }
 
-// newStepper returns what looks after the bank instructions in memory. It is
-// wired as function.go does it, but for the clock.
-func newStepper(store *memstore.Store, cfg bank.Config, now func() time.Time, log *slog.Logger) (*transfer.Stepper, error) {
-	cfg.Now = now
-	client, err := bank.New(cfg)
-	if err != nil {
-		return nil, err
+// instructionTimes are the columns of bank_instructions that hold a time.
+var instructionTimes = []string{
+	"created_at", "uncertain_since", "first_sent_at", "last_sent_at", "resend_not_after", "not_found_since",
+	"accepted_at", "final_at", "lease_until", "next_check_at",
+}
+
+// setBack sets each time of the bank instructions back by d. NULL stays NULL.
+func setBack(ctx context.Context, client *spanner.Client, d time.Duration) error {
+	var columns []string
+	for _, column := range instructionTimes {
+		columns = append(columns, fmt.Sprintf("%[1]s = TIMESTAMP_SUB(%[1]s, INTERVAL @microseconds MICROSECOND)", column))
 	}
-	return &transfer.Stepper{Store: store, Bank: client, Policy: cfg.Policy(), NewID: uuid.NewString, Now: now, Log: log}, nil
+	statement := spanner.Statement{
+		SQL:    "UPDATE bank_instructions SET " + strings.Join(columns, ", ") + " WHERE TRUE",
+		Params: map[string]any{"microseconds": d.Microseconds()},
+	}
+	_, err := client.ReadWriteTransaction(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+		_, err := tx.Update(ctx, statement)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("set the times of the bank instructions back by %s: %w", d, err)
+	}
+	return nil
 }

@@ -6,273 +6,252 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync"
+	"os"
 	"time"
 
+	"cloud.google.com/go/spanner"
+	"github.com/go-json-experiment/json"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
-	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
-	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
-	"github.com/settleonce/settleonce/internal/test/fakebank"
-	"github.com/settleonce/settleonce/internal/test/memstore"
+	"github.com/settleonce/settleonce/internal/term"
+	"github.com/settleonce/settleonce/internal/test/crash"
 )
 
-const (
-	anyPort = "127.0.0.1:0"
+// messageLimit bounds the wait for the acknowledgement of one message.
+const messageLimit = 20 * time.Second
 
-	// messageLimit bounds the wait for the acknowledgement of one message.
-	messageLimit = 20 * time.Second
-)
-
-// demoRetries redeliver what was lost while a person looks on.
+// demoRetries redeliver within the second or so that a person waits.
 var demoRetries = retries{minBackoff: 50 * time.Millisecond, maxBackoff: time.Second, attempts: 10}
 
-func newDemo(s streams) *cobra.Command {
-	var memory bool
-	cmd := &cobra.Command{
+// advances are the steps of the demo's clock, each followed by a run of
+// ReconcileBank. The first status request is due 15 s after a send, the next about
+// 30 s and the next about 2 minutes later. A not-found counts only after the send's
+// deadline, so the third run has the second one that counts, and sends again. The
+// fourth run asks about that send. A confirmed transfer is asked about daily.
+var advances = []time.Duration{20 * time.Second, 40 * time.Second, 150 * time.Second, 20 * time.Second, 72 * time.Hour}
+
+var errDisagree = errors.New("the demo found differences; its output lists them")
+
+func newDemo(s term.Streams) *cobra.Command {
+	return &cobra.Command{
 		Use:   "demo",
 		Short: "Settle a sample of messages and show the ledger",
-		Long: `demo publishes a sample of messages through the Pub/Sub emulator to the function
-under the functions framework, on free ports: fresh payouts, payouts delivered
-again because the answer got lost, published again, changed, and malformed ones,
-and payouts that a bank has to pay. The bank is a fake one in this process that
-loses answers, requests and transfers on purpose. Time is made to pass, and the
-reconciler runs, until every bank instruction has come to its end.
+		Long: `Publish a sample of messages through the Pub/Sub emulator to the function under
+the Functions Framework, on free ports: fresh payouts, redelivered, republished,
+changed and malformed ones, and payouts for the bank. The fake bank loses answers,
+requests and transfers on purpose. The demo advances the clock and runs the
+reconciler until every bank instruction has reached its last state.
 
-It prints what became of every delivery and what the ledger in Spanner holds, and
-checks that these and the fake bank's own ledger agree with each other, transfer by
-transfer, and with what the sample expects. The log goes to standard error: one
-line, of the bank instruction that somebody has to look at.
+It prints every answer, the ledger in Spanner and the bank's transfers. It checks
+that answers, ledger and sample agree, verifies every row as 'settlectl verify
+--bank' does, and compares the ledger with the bank transfer by transfer. The log
+goes to standard error: one line, about the instruction that needs a decision.
 
-Where no Spanner emulator is to be had the ledger is in memory and the topic in
-this process, as with --memory; where only the Pub/Sub emulator is missing, the
-topic is in this process. The first and the last line of the output say so.
-
-Exit codes: 0 all agree, 1 something does not or failed, 2 wrong usage, 130
+Exit codes: 0 all agree, 1 a difference or a failure, 2 usage error, 130
 interrupted.`,
-		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), sampleFile, memory, s) },
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return demo(cmd.Context(), s) },
 	}
-	cmd.Flags().BoolVar(&memory, "memory", false, "no emulators: ledger and topic in this process")
-	return cmd
 }
 
-// demo settles the sample and prints the report. What does not agree is
-// printed, and makes it return errWrong.
-func demo(ctx context.Context, sample []byte, memory bool, s streams) (err error) {
-	rows, err := parseSample(sample)
+// demo settles the sample and prints the report.
+func demo(ctx context.Context, s term.Streams) (err error) {
+	messages, err := parseSample(sampleFile)
 	if err != nil {
 		return err
 	}
-	p, log := newProgress(s), &heldLog{}
-	defer func() { // does nothing after the first time
-		p.stop()
-		log.release(s.err)
-	}()
-	sys := &system{project: projectID()}
+	release, err := holdStderr(s.Err)
+	if err != nil {
+		return err
+	}
+	defer release()
+	progress := term.StartProgress(s, "local", 44)
+	defer func() { progress.Stop(err == nil) }() // without effect after the first call
+	sys := newSystem()
 	defer func() { err = errors.Join(err, sys.close(ctx)) }()
-	instead, err := sys.startParts(ctx, memory, p)
+	// The sample and advances rely on these values, whatever the environment says.
+	fixed := map[string]string{
+		config.EnvDefaultCurrency: "USD",
+		config.EnvBankKeyLifetime: "", config.EnvBankVisibilityLag: "", config.EnvBankSendTimeout: "", config.EnvBankStatusTimeout: "",
+	}
+	if err := sys.start(ctx, anyPort, fixed, map[string]string{config.EnvLogLevel: "ERROR"}, progress); err != nil {
+		return err
+	}
+	seen, err := sys.settleSample(ctx, messages, progress)
 	if err != nil {
 		return err
 	}
-	if sys.memory == nil {
-		if err := log.takeStderr(); err != nil {
-			return err
-		}
+	progress.Stop(true)
+	return report(s.Out, sys, messages, seen)
+}
+
+// holdStderr holds everything written to os.Stderr, where the functions log, until
+// release: log lines between the progress bars would garble both.
+func holdStderr(to io.Writer) (release func(), err error) {
+	held, err := os.CreateTemp("", "settleonce-log-")
+	if err == nil {
+		err = os.Remove(held.Name()) // the open file stays usable, and nothing is left behind
 	}
-	happened, err := sys.settleSample(ctx, rows, p, log)
-	p.stop()
-	log.release(s.err)
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	out := printer{out: s.out}
-	out.intro(sys, instead)
 	if err != nil {
-		out.line("wrong: %v", err)
-		out.outro(instead)
-		return errors.Join(out.err, errWrong)
+		return nil, fmt.Errorf("hold the log: %w", err)
 	}
-	faults := verify(rows, happened)
-	out.deliveries(rows, happened.deliveries)
-	out.ledger(happened.stored)
-	out.reconciliations(happened.runs)
-	out.instructions(happened)
-	out.verdict(rows, happened, faults)
-	out.outro(instead)
-	if len(faults) > 0 {
-		return errors.Join(out.err, errWrong)
-	}
-	return out.err
+	stderr := os.Stderr
+	os.Stderr = held
+	return func() {
+		os.Stderr = stderr
+		if _, err := held.Seek(0, io.SeekStart); err == nil {
+			_, _ = io.Copy(to, held)
+		}
+	}, nil
 }
 
-// startParts starts the emulators, or what takes their place; instead says what
-// that is, and is zero where nothing is missing.
-func (sys *system) startParts(ctx context.Context, memory bool, p *progressBar) (instead replacement, err error) {
-	if memory {
-		sys.memory = memstore.New(sys.clock.Now)
-		return replacement{}, nil
-	}
-	p.phase("Spanner emulator", 0)
-	switch err := sys.startSpanner(ctx); {
-	case errors.Is(err, emulator.ErrNotFound):
-		p.missing()
-		sys.memory = memstore.New(sys.clock.Now)
-		return replacement{insteadOfSpanner, err}, nil
-	case err != nil:
-		return replacement{}, err
-	}
-	p.phase("Pub/Sub emulator", 0)
-	switch err := sys.startPubSub(ctx); {
-	case errors.Is(err, emulator.ErrNotFound):
-		p.missing()
-		return replacement{insteadOfPubSub, err}, nil
-	case err != nil:
-		return replacement{}, err
-	}
-	return replacement{}, nil
-}
-
-// saw is what the demo saw happen.
-type saw struct {
+// result is everything that the demo observes.
+type result struct {
 	deliveries []delivery
 	runs       []reconciliation
-	// stored is what the ledger holds in the end, atBank and violations what the
-	// fake bank says of itself.
-	stored     audit.Snapshot
-	atBank     []fakebank.Transfer
-	violations []string
+	books      crash.Books // the ledger and the bank's transfers
+	violations []string    // of the bank's own rules
+	verified   audit.Summary
+	findings   []audit.Finding
 }
 
-// demoEnvironment is the functions' environment in the demo. What the sample and
-// the passages of time count on is as it is by default, whatever the process's
-// environment says.
-func demoEnvironment() environment {
-	return environment{
-		fixed: map[string]string{
-			config.EnvDefaultCurrency: "USD",
-			config.EnvBankKeyLifetime: "", config.EnvBankVisibilityLag: "", config.EnvBankSendTimeout: "", config.EnvBankStatusTimeout: "",
-		},
-		defaults: map[string]string{config.EnvLogLevel: "ERROR"}, // the tables tell the rest
-	}
+// reconciliation is a run of ReconcileBank.
+type reconciliation struct {
+	after time.Duration // the clock's advance before the run
+
+	Due    int                    `json:"due"`
+	States map[transfer.State]int `json:"states"`
+	Failed int                    `json:"failed"`
+	Left   int                    `json:"left"`
 }
 
-// settleSample publishes the sample, lets time pass and returns what became of
-// it. The log of functions in memory goes to log.
-func (sys *system) settleSample(ctx context.Context, rows []row, p *progressBar, log io.Writer) (all saw, err error) {
-	if err := sys.startBank(ctx); err != nil {
-		return saw{}, err
-	}
-	expectAtBank(sys.bank, rows)
-	s := streams{err: log}
-	if err := sys.startFunctions(ctx, anyPort, demoEnvironment(), s); err != nil {
-		return saw{}, err
-	}
-	payouts, ticks := newRelay(sys.functions.base+pathSettle), newRelay(sys.functions.base+pathReconcile)
-	mux := http.NewServeMux()
-	mux.Handle(pathSettle, payouts)
-	mux.Handle(pathReconcile, ticks)
-	l, err := listenLocal(ctx, anyPort)
+// settleSample publishes the sample, runs the reconciler, and reads the results.
+func (sys *system) settleSample(ctx context.Context, messages []sampleMessage, progress *term.Progress) (seen result, err error) {
+	sys.expectTransfers(messages)
+	r := newRelay(sys.functionsURL+pathSettle, messages)
+	server, url, err := serveLocal(ctx, r)
 	if err != nil {
-		return saw{}, err
+		return seen, err
 	}
-	server := serveLocal(l, mux)
-	defer func() { _ = server.abort() }() // closed below already, unless something failed
-	payoutTopic, err := sys.openDemoTopic(ctx, topicPayouts, server.base+pathSettle, s)
+	defer func() { _ = server.Close() }() // closed below, unless an error comes first
+	if err := sys.subscribe(ctx, topicPayouts, url, demoRetries); err != nil {
+		return seen, err
+	}
+	payouts, err := sys.openTopic(ctx, topicPayouts)
 	if err != nil {
-		return saw{}, err
+		return seen, err
 	}
-	tickTopic, err := sys.openDemoTopic(ctx, topicReconcile, server.base+pathReconcile, s)
+	if err := publishSample(ctx, messages, payouts, r, progress); err != nil {
+		return seen, err
+	}
+	client, err := sys.openDatabase(ctx)
 	if err != nil {
-		return saw{}, err
+		return seen, err
 	}
-	if err := publishSample(ctx, rows, payoutTopic, payouts, p); err != nil {
-		return saw{}, err
+	defer client.Close()
+	if seen.runs, err = sys.reconcileAll(ctx, client, progress); err != nil {
+		return seen, err
 	}
-	if all.runs, err = sys.reconcileAll(ctx, tickTopic, ticks, p); err != nil {
-		return saw{}, err
+	// Pub/Sub may still deliver an acknowledged message again, and change the counts.
+	if err := server.Shutdown(ctx); err != nil {
+		return seen, fmt.Errorf("close the relay: %w", err)
 	}
-	// From here on nothing is delivered any more, not even once too often.
-	if err := server.close(ctx); err != nil {
-		return saw{}, fmt.Errorf("close the relay: %w", err)
+	seen.deliveries = r.inOrder()
+	seen.books.Ledger, seen.books.Requests, seen.violations = sys.bank.Ledger(), sys.bank.Requests(), sys.bank.Violations()
+	if seen.books.Snapshot, err = audit.Read(ctx, client); err != nil {
+		return seen, err
 	}
-	all.deliveries = payouts.deliveries()
-	all.atBank, all.violations = sys.bank.Ledger(), sys.bank.Violations()
-	all.stored, err = sys.read(ctx)
-	return all, err
+	seen.verified, seen.findings, err = sys.verify(ctx, client)
+	return seen, err
 }
 
-// expectAtBank tells the bank which settlement each key is of, so that it
-// notices when one is paid under two keys.
-func expectAtBank(bank *fakebank.Bank, rows []row) {
-	for _, r := range rows {
-		if len(r.Way) > 0 {
-			bank.Expect(r.settlementID(), transfer.InstructionKey(r.settlementID()).String())
+// reconcileAll advances the clock step by step, and runs the reconciler after each
+// step.
+func (sys *system) reconcileAll(ctx context.Context, client *spanner.Client, progress *term.Progress) (runs []reconciliation, err error) {
+	progress.Begin("reconciling", int64(len(advances)))
+	for _, d := range advances {
+		if err := sys.advanceClock(ctx, client, d); err != nil {
+			return nil, err
+		}
+		run, err := reconcile(ctx, sys.functionsURL+pathReconcile)
+		if err != nil {
+			return nil, err
+		}
+		run.after = d
+		runs = append(runs, run)
+		progress.Step()
+	}
+	return runs, nil
+}
+
+// expectTransfers tells the bank which settlement each key belongs to, so that it
+// records a violation if a settlement is paid under two keys.
+func (sys *system) expectTransfers(messages []sampleMessage) {
+	for _, m := range messages {
+		if len(m.States) > 0 {
+			sys.bank.Expect(m.settlementID(), transfer.InstructionKey(m.settlementID()).String())
 		}
 	}
 }
 
-// openDemoTopic opens the topic id, which delivers to endpoint, a relay.
-func (sys *system) openDemoTopic(ctx context.Context, id, endpoint string, s streams) (topic, error) {
-	if sys.pubsub == nil {
-		return sys.openMemoryTopic(ctx, id, endpoint, demoRetries, event.NewLogger(s.err, sys.cfg.LogLevel)), nil
-	}
-	if err := sys.subscribe(ctx, id, endpoint, demoRetries); err != nil {
-		return nil, err
-	}
-	return sys.openTopic(ctx, id)
-}
-
-// publishSample publishes the rows. Those of one settlement follow one another,
-// each when what was before it is acknowledged: which of two messages is the
-// first decides which of them is the duplicate. Settlements do not wait for each
-// other.
-func publishSample(ctx context.Context, rows []row, t topic, r *relay, p *progressBar) error {
-	p.phase("settling", publications(rows))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var publishing sync.WaitGroup
-	for _, chain := range chains(rows) {
-		publishing.Go(func() {
-			for _, i := range chain {
-				if err := publishRow(ctx, i, rows[i], t, r, p); err != nil {
-					cancel(err) // the first error counts; the others come from it
-					return
+// publishSample publishes the messages. Those of one settlement are published one
+// after another, each after the acknowledgement of the one before: the order decides
+// which one is the duplicate. Settlements do not wait for each other.
+func publishSample(ctx context.Context, messages []sampleMessage, payouts topic, r *relay, progress *term.Progress) error {
+	progress.Begin("settling", int64(publications(messages)))
+	group, ctx := errgroup.WithContext(ctx)
+	for _, indexes := range bySettlement(messages) {
+		group.Go(func() error {
+			for _, i := range indexes {
+				for number := range messages[i].Publish {
+					if err := publishOne(ctx, messages[i], publication{i, number}, payouts, r); err != nil {
+						return fmt.Errorf("settle %q: %w", messages[i].Name, err)
+					}
+					progress.Step()
+					progress.Message("settling: " + messages[i].Name)
 				}
 			}
+			return nil
 		})
 	}
-	publishing.Wait()
-	p.say("settling")
-	return context.Cause(ctx)
-}
-
-func publishRow(ctx context.Context, index int, row row, t topic, r *relay, p *progressBar) error {
-	data, err := row.message()
-	if err != nil {
-		return err
-	}
-	for publication := range row.Publish {
-		if err := publishOne(ctx, data, t, r, plan{index, publication, row.LoseAnswers}); err != nil {
-			return fmt.Errorf("settle %q: %w", row.Name, err)
-		}
-		p.step()
-		p.say("settling: " + row.Name)
-	}
-	return nil
+	defer progress.Message("settling")
+	return group.Wait()
 }
 
 // publishOne publishes a message and returns when it is acknowledged.
-func publishOne(ctx context.Context, data []byte, t topic, r *relay, what plan) error {
+func publishOne(ctx context.Context, m sampleMessage, p publication, payouts topic, r *relay) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, messageLimit, fmt.Errorf("gave up after %s", messageLimit))
 	defer cancel()
-	id, err := t.Publish(ctx, data)
+	data, err := m.payload()
 	if err != nil {
 		return err
 	}
-	r.expect(id, what)
-	return r.awaitAcknowledged(ctx, id)
+	if err := payouts.publish(ctx, data, p.attributes()); err != nil {
+		return err
+	}
+	return r.awaitAcknowledged(ctx, p)
+}
+
+// reconcile requests one run of ReconcileBank.
+func reconcile(ctx context.Context, url string) (run reconciliation, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	if err != nil {
+		return run, err
+	}
+	resp, err := loopback.Do(req)
+	if err != nil {
+		return run, fmt.Errorf("reconcile: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return run, fmt.Errorf("reconcile: ReconcileBank answered %s", resp.Status)
+	}
+	if err := json.UnmarshalRead(resp.Body, &run); err != nil {
+		return run, fmt.Errorf("reconcile: read the answer: %w", err)
+	}
+	return run, nil
 }

@@ -1,92 +1,61 @@
-// Command local runs the whole of Settle Once on one machine.
+// Command local runs the whole of Settle Once on one machine, for trying it out.
 //
-// Without a subcommand it serves: the Spanner emulator with the schema, the
-// Pub/Sub emulator with the payouts and the reconcile topic, both functions under
-// the functions framework, which is what runs them in the cloud, a fake bank (see
-// package fakebank), and a scheduler that publishes to the reconcile topic. When
-// all of it answers, one line of JSON on standard output says where; help for a
-// person follows on standard error.
+// Without a subcommand it runs until interrupted: the Spanner emulator with the
+// schema, the Pub/Sub emulator with the payouts and the reconcile topic, both
+// functions under the Functions Framework, a fake bank (package fakebank), and a
+// scheduler that publishes to the reconcile topic. When all of them answer, it
+// prints their addresses as one line of JSON on standard output, and then help on
+// standard error.
 //
-// The demo subcommand publishes a sample of messages, makes time pass for the bank
-// instructions among them, shows what became of each delivery, what the ledger
-// holds and what the bank did, and checks that these agree.
+// The demo subcommand settles a sample of messages on the same system, prints the
+// answers, the ledger and the bank's transfers, and checks that these agree.
 //
-// # The way of a message
+// # The path of a message
 //
-//	serve   topic -> function -> fake bank
+//	run     topic -> function -> fake bank
 //	demo    topic -> relay -> function -> fake bank
 //
-// The relay is what makes the demo's redeliveries real. It hands every delivery
-// to the function and records the answer, and for chosen messages it throws the
-// answer away and tells Pub/Sub 500, as if the acknowledgement had been lost. So
-// it is Pub/Sub that delivers again, under the same message ID.
+// The relay makes the demo's redeliveries real. It forwards every delivery to the
+// function and records the answer. For chosen messages it drops the answer and
+// answers Pub/Sub with 500, as if the acknowledgement had been lost. Pub/Sub then
+// delivers the message again, under the same message ID.
 //
-// # Without emulators
-//
-// With --memory the ledger is in memory and the topic in this process, and
-// nothing but Go is needed. The deliveries are CloudEvents over HTTP all the
-// same, and are repeated until they are acknowledged.
-//
-// Everything listens on 127.0.0.1, and nothing is left behind however the
-// program ends; see package emulator for how.
+// All servers listen on 127.0.0.1. Package emulator explains why no emulator
+// survives this process.
 package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
-	"golang.org/x/term"
+
+	"github.com/settleonce/settleonce/internal/term"
 )
 
-// The exit codes.
-const (
-	exitOK = 0
-	// exitFailed: something is wrong, and standard error or the demo's output says what.
-	exitFailed = 1
-	exitUsage  = 2
-	// exitInterrupted: before the work was done; 128 and the number of SIGINT, as shells have it.
-	exitInterrupted = 130
-)
+// exitFailed is the exit code of a run that failed, and of a demo that found a
+// difference. Usage errors end with term.ExitError.
+const exitFailed = 1
 
-var (
-	errInterrupted = errors.New("interrupted")
-	// errWrong ends a demo whose output says what is wrong.
-	errWrong = errors.New("the demo found something wrong; its output says what")
-)
-
-// usageError is a mistake in how the program was called.
-type usageError struct{ error }
-
-// streams is everything of the process that the commands print to.
-type streams struct {
-	out, err io.Writer
-	// errColumns is the width of the terminal behind err; zero: err is not a terminal.
-	errColumns int
-}
+var errInterrupted = errors.New("interrupted")
 
 func main() {
-	out := os.Stdout
-	// The functions framework prints which functions it serves, which the ready
-	// line says too. Standard output is for results.
+	s := term.Process()
+	// The Functions Framework prints the names of its functions on os.Stdout.
 	os.Stdout = nil
 	if null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0); err == nil {
 		os.Stdout = null
 	}
-	ctx := interruptible(context.Background())
-	os.Exit(run(ctx, os.Args[1:], streams{out: out, err: os.Stderr, errColumns: terminalColumns(os.Stderr)}))
+	os.Exit(run(interruptible(context.Background()), os.Args[1:], s))
 }
 
-// interruptible returns a context that the first SIGINT or SIGTERM ends; the
-// second ends the program at once. They stay caught until the process exits: the
-// function drains at SIGTERM and then sends that signal to its own process, which
-// must not turn an orderly end into a death by signal, and is no second one.
+// interruptible returns a context that the first SIGINT or SIGTERM cancels. A
+// second signal kills the process at once, except for one SIGTERM after a SIGTERM:
+// the function drains and then sends SIGTERM to its own process.
 func interruptible(ctx context.Context) context.Context {
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
@@ -94,10 +63,10 @@ func interruptible(ctx context.Context) context.Context {
 	go func() {
 		first := <-signals
 		cancel(errInterrupted)
-		forgiven := first == syscall.SIGTERM
+		ignore := first == syscall.SIGTERM
 		for again := range signals {
-			if forgiven && again == syscall.SIGTERM {
-				forgiven = false
+			if ignore && again == syscall.SIGTERM {
+				ignore = false
 				continue
 			}
 			signal.Reset(syscall.SIGINT, syscall.SIGTERM)
@@ -107,72 +76,37 @@ func interruptible(ctx context.Context) context.Context {
 	return ctx
 }
 
-// terminalColumns returns the width of the terminal behind f, or 0 if there is none.
-func terminalColumns(f *os.File) int {
-	fd := int(f.Fd())
-	if !term.IsTerminal(fd) {
-		return 0
-	}
-	columns, _, err := term.GetSize(fd)
-	if err != nil || columns <= 0 {
-		return 80 // a terminal that does not tell its size
-	}
-	return columns
-}
-
-// run runs the program with args, the program's name not among them.
-func run(ctx context.Context, args []string, s streams) (exitCode int) {
-	root := newRoot(s) //nolint:contextcheck // cobra hands ctx to the command that runs
+// run runs the program with args, without the program's name, and returns its exit
+// code.
+func run(ctx context.Context, args []string, s term.Streams) (exitCode int) {
+	root := newRun(s) //nolint:contextcheck // cobra passes ctx to the command that runs
+	root.SilenceUsage, root.SilenceErrors = true, true
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError(err) })
+	root.AddCommand(newDemo(s)) //nolint:contextcheck // likewise
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
-		return exitOK
+		return term.ExitOK
 	}
-	if _, wrongly := errors.AsType[usageError](err); wrongly {
-		_, _ = fmt.Fprintf(s.err, "local: %v\nSee 'go run ./cmd/%s --help'.\n", err, cmd.CommandPath())
-		return exitUsage
+	if coded, ok := errors.AsType[*term.CodedError](err); ok {
+		_, _ = fmt.Fprintf(s.Err, "local: %v\nSee 'go run ./cmd/%s --help'.\n", err, cmd.CommandPath())
+		return coded.Code
 	}
 	if errors.Is(context.Cause(ctx), errInterrupted) {
-		_, _ = fmt.Fprintln(s.err, "local: interrupted")
-		return exitInterrupted
+		_, _ = fmt.Fprintln(s.Err, "local: interrupted")
+		return term.ExitInterrupted
 	}
-	_, _ = fmt.Fprintf(s.err, "local: %v\n", err)
+	_, _ = fmt.Fprintf(s.Err, "local: %v\n", err)
 	return exitFailed
 }
 
-func newRoot(s streams) *cobra.Command {
-	root := newServe(s)
-	root.SilenceUsage = true  // a page of usage would hide the error
-	root.SilenceErrors = true // run prints it
-	root.SetOut(s.out)
-	root.SetErr(s.err)
-	root.SetFlagErrorFunc(flagFault)
-	root.AddCommand(newDemo(s))
-	return root
-}
+func usageError(err error) error { return &term.CodedError{Code: term.ExitError, Err: err} }
 
-// flagFault says what is wrong with a flag.
-func flagFault(_ *cobra.Command, err error) error {
-	if unknown, is := errors.AsType[*pflag.NotExistError](err); is {
-		dashes := "--"
-		if unknown.GetSpecifiedShortnames() != "" {
-			dashes = "-"
-		}
-		err = fmt.Errorf("there is no flag %s%s", dashes, unknown.GetSpecifiedName())
-	} else if invalid, is := errors.AsType[*pflag.InvalidValueError](err); is {
-		_, meaning := pflag.UnquoteUsage(invalid.GetFlag())
-		err = fmt.Errorf("--%s is %q; it is: %s", invalid.GetFlag().Name, invalid.GetValue(), meaning)
-	} else if empty, is := errors.AsType[*pflag.ValueRequiredError](err); is {
-		_, meaning := pflag.UnquoteUsage(empty.GetFlag())
-		err = fmt.Errorf("--%s has no value: %s", empty.GetFlag().Name, meaning)
-	}
-	return usageError{err}
-}
-
-// noArgs refuses arguments.
-func noArgs(_ *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("%q is no command and no flag", args[0])}
+func noArguments(cmd *cobra.Command, args []string) error {
+	if err := cobra.NoArgs(cmd, args); err != nil {
+		return usageError(err)
 	}
 	return nil
 }

@@ -16,27 +16,37 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/child"
 )
 
-// asMain makes the test binary the program itself. The functions are registered
-// and configured once a process, so whatever serves them needs one of its own.
-const asMain = "SETTLEONCE_TEST_LOCAL_MAIN"
+// Variables of the test binary. The functions are registered and configured once a
+// process, so each system needs a process of its own.
+const (
+	asMain = "SETTLEONCE_TEST_LOCAL_MAIN" // run as the program
+	sample = "SETTLEONCE_TEST_SAMPLE"     // with the sample of this file
+)
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		child.Follow()
-		main()
+	if os.Getenv(asMain) == "" {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	child.Follow()
+	if file := os.Getenv(sample); file != "" {
+		var err error
+		if sampleFile, err = os.ReadFile(file); err != nil {
+			panic(err)
+		}
+	}
+	main()
 }
 
-// childLimit bounds a child process: two emulators start in it, and other tests
-// may be starting theirs.
+// childLimit bounds a child process, which starts two emulators while other tests
+// start theirs.
 const childLimit = 90 * time.Second
 
-// child returns the program as a process of its own, which ends with this one. env is added to this
-// process's, in which no emulator is named.
+// startLocal returns a command that runs the program and ends with this process. Its
+// environment is this process's without running emulators, and env.
 func startLocal(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stderr *bytes.Buffer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), childLimit)
@@ -53,7 +63,7 @@ func startLocal(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stde
 	return cmd, stderr
 }
 
-// exitCode is what a process or an in-process run ended with.
+// exitCode returns the exit code in the error of a command.
 func exitCode(t *testing.T, err error) int {
 	t.Helper()
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -66,15 +76,15 @@ func exitCode(t *testing.T, err error) int {
 	return exit.ExitCode()
 }
 
-// local runs the program in-process, which is possible only without Spanner.
+// local runs the program in this process, up to the start of the functions.
 func local(t *testing.T, args ...string) (code int, out, errOut string) {
 	t.Helper()
 	var o, e bytes.Buffer
-	code = run(t.Context(), args, streams{out: &o, err: &e})
+	code = run(t.Context(), args, term.Streams{Out: &o, Err: &e})
 	return code, o.String(), e.String()
 }
 
-// withoutEmulators takes away every way to an emulator.
+// withoutEmulators hides all emulators and the programs that start them.
 func withoutEmulators(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"PATH", "SPANNER_EMULATOR_HOST", "PUBSUB_EMULATOR_HOST", "CLOUDSDK_ROOT_DIR", "JAVA_HOME"} {
@@ -82,32 +92,29 @@ func withoutEmulators(t *testing.T) {
 	}
 }
 
-func TestWrongUsageIsToldFromFailure(t *testing.T) {
+func TestExitCodes(t *testing.T) {
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp4", anyPort)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	withoutEmulators(t)
-	t.Setenv("LOG_LEVEL", "LOUD")
 	tests := []struct {
 		args string
 		code int
 		text string
 	}{
-		{"--nonsense", exitUsage, "local: there is no flag --nonsense\nSee 'go run ./cmd/local --help'.\n"},
-		{"demo --nonsense", exitUsage, "local: there is no flag --nonsense\nSee 'go run ./cmd/local demo --help'.\n"},
-		{"-x", exitUsage, "local: there is no flag -x\n"},
-		{"--reconcile-every soon", exitUsage, `--reconcile-every is "soon"; it is: time between two runs`},
-		{"--listen", exitUsage, "--listen has no value: address of the functions"},
-		{"now", exitUsage, `"now" is no command and no flag`},
-		{"demo now", exitUsage, `"now" is no command and no flag`},
-		{"--listen 0.0.0.0:0", exitUsage, "127.0.0.1:PORT"},
-		{"--listen 8080", exitUsage, "127.0.0.1:PORT"},
-		{"--reconcile-every 0s", exitUsage, "--reconcile-every is 0s"},
-		{"--memory --listen " + l.Addr().String(), exitFailed, l.Addr().String()},
-		{"--memory --listen 127.0.0.1:0", exitFailed, "LOG_LEVEL"},
-		{"--listen 127.0.0.1:0", exitFailed, "--memory"}, // no emulator, and what works without
+		{"--nonsense", 2, "local: unknown flag: --nonsense\nSee 'go run ./cmd/local --help'.\n"},
+		{"demo --nonsense", 2, "local: unknown flag: --nonsense\nSee 'go run ./cmd/local demo --help'.\n"},
+		{"--reconcile-every soon", 2, `"soon" for "--reconcile-every"`},
+		{"now", 2, `unknown command "now"`},
+		{"demo now", 2, `unknown command "now"`},
+		{"--listen 0.0.0.0:0", 2, "127.0.0.1:PORT"},
+		{"--listen 8080", 2, "127.0.0.1:PORT"},
+		{"--reconcile-every 0s", 2, "--reconcile-every is 0s"},
+		{"--listen " + l.Addr().String(), 1, l.Addr().String()},
+		{"--listen 127.0.0.1:0", 1, "no emulator found"},
+		{"demo", 1, "no emulator found"},
 	}
 	for _, test := range tests {
 		t.Run(test.args, func(t *testing.T) {
@@ -119,7 +126,7 @@ func TestWrongUsageIsToldFromFailure(t *testing.T) {
 	}
 }
 
-// readReady reads the ready line, and then drains the stream.
+// readReady reads the ready line, and discards the rest of the stream.
 func readReady(t *testing.T, stdout io.Reader) ready {
 	t.Helper()
 	reader := bufio.NewReader(stdout)
@@ -138,18 +145,18 @@ func readReady(t *testing.T, stdout io.Reader) ready {
 	return line
 }
 
-// eventually polls until done, and fails the test when that takes too long.
-func eventually(t *testing.T, what string, done func() bool) {
+// eventually polls until done returns true, for at most 30 s.
+func eventually(t *testing.T, event string, done func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for tick := time.NewTicker(20 * time.Millisecond); !done(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for: %s", what)
+			t.Fatalf("timed out waiting for: %s", event)
 		}
 	}
 }
 
-// wantRefused checks that nothing listens on an address any more.
+// wantRefused checks that no server listens on an address.
 func wantRefused(t *testing.T, address string) {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)

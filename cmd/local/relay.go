@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -31,159 +33,144 @@ type answer struct {
 	Error        string         `json:"error"`
 }
 
-// delivery is one attempt of a topic to deliver a message of the demo.
+// publication is one publication of a message of the sample. It is published as
+// attributes of the message, so that the relay recognises the deliveries.
+type publication struct {
+	Message int `json:"sample_message,string"` // index in the sample
+	Number  int `json:"sample_number,string"`  // of the message's publications, from 0
+}
+
+func (p publication) attributes() map[string]string {
+	return map[string]string{"sample_message": strconv.Itoa(p.Message), "sample_number": strconv.Itoa(p.Number)}
+}
+
+// delivery is one delivery of a publication.
 type delivery struct {
-	row         int // of the sample, or of the ticks, from 0
-	publication int // of the row, from 0
-	messageID   string
-	attempt     int // of the message, from 0
-	// lost: the function answered, and the topic was told otherwise.
-	lost   bool
-	status int
-	text   []byte // the answer as it came
-	answer answer
-	took   time.Duration // the function's time
+	publication
+
+	messageID string
+	attempt   int // of the publication, from 0
+	status    int // HTTP, of the function
+	answer    answer
+	took      time.Duration // by the function
 }
 
-// relay stands between the topic and the function. It hands deliveries on,
-// records the answers, and loses those it is told to lose.
+// relay forwards deliveries to the function, records the answers, and drops the
+// first answers of chosen messages.
 type relay struct {
-	target string // the function's URL
+	target   string // the function's URL
+	messages []sampleMessage
 
-	mu       sync.Mutex
-	messages map[string]*relayed // by message ID
-	log      []delivery
+	mu         sync.Mutex
+	progress   map[publication]*progress
+	deliveries []delivery
 }
 
-// plan says what a message is.
-type plan struct {
-	row, publication int // as in delivery
-	loseAnswers      int // how many of its answers get lost
-}
-
-// relayed is a message as the relay knows it. A delivery may come before the
-// publisher knows the message's ID, and waits for it.
-type relayed struct {
-	expected     chan struct{} // closed by expect, which sets plan before
-	plan         plan
+// progress is the state of a publication.
+type progress struct {
 	attempts     int
-	acknowledged chan struct{} // closed when the topic was told 2xx
-	last         string        // what the topic was told last, for errors
+	acknowledged chan struct{} // closed by the first 2xx to Pub/Sub
+	last         string        // last answer to Pub/Sub, for errors
 }
 
-func newRelay(target string) *relay { return &relay{target: target, messages: map[string]*relayed{}} }
+func newRelay(target string, messages []sampleMessage) *relay {
+	return &relay{target: target, messages: messages, progress: map[publication]*progress{}}
+}
 
-func (r *relay) message(id string) *relayed {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	m, known := r.messages[id]
-	if !known {
-		m = &relayed{expected: make(chan struct{}), acknowledged: make(chan struct{}), last: "nothing was delivered"}
-		r.messages[id] = m
+// of returns the state of a publication. The caller holds r.mu.
+func (r *relay) of(p publication) *progress {
+	if r.progress[p] == nil {
+		r.progress[p] = &progress{acknowledged: make(chan struct{}), last: "no delivery"}
 	}
-	return m
+	return r.progress[p]
 }
 
-// expect says what message id is.
-func (r *relay) expect(id string, what plan) {
-	m := r.message(id)
-	m.plan = what
-	close(m.expected)
-}
-
-// awaitAcknowledged returns when the topic has been told that message id is done.
-func (r *relay) awaitAcknowledged(ctx context.Context, id string) error {
-	m := r.message(id)
+// awaitAcknowledged returns when the publication is acknowledged.
+func (r *relay) awaitAcknowledged(ctx context.Context, p publication) error {
+	r.mu.Lock()
+	state := r.of(p)
+	r.mu.Unlock()
 	select {
-	case <-m.acknowledged:
+	case <-state.acknowledged:
 		return nil
 	case <-ctx.Done():
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		return fmt.Errorf("message %s was not acknowledged (last answer: %s): %w", id, m.last, context.Cause(ctx))
+		return fmt.Errorf("not acknowledged (last answer: %s): %w", state.last, context.Cause(ctx))
 	}
 }
 
-// deliveries returns what was recorded, in the order of the sample.
-func (r *relay) deliveries() []delivery {
+// inOrder returns the recorded deliveries in the order of the sample.
+func (r *relay) inOrder() []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Deliveries of one message are recorded in their order already.
-	return slices.SortedStableFunc(slices.Values(r.log), func(a, b delivery) int {
-		if a.row != b.row {
-			return a.row - b.row
-		}
-		return a.publication - b.publication
+	return slices.SortedStableFunc(slices.Values(r.deliveries), func(a, b delivery) int {
+		return cmp.Or(cmp.Compare(a.Message, b.Message), cmp.Compare(a.Number, b.Number))
 	})
 }
 
 // ServeHTTP relays one delivery.
 func (r *relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, event.MaxBodyBytes))
-	if err != nil {
-		http.Error(w, "the body broke off or is too large", http.StatusBadRequest)
-		return
+	var push struct {
+		Message struct {
+			ID         string      `json:"messageId"`
+			Attributes publication `json:"attributes"`
+		} `json:"message"`
 	}
-	id, err := messageID(body)
-	if err != nil {
-		http.Error(w, "not a push body", http.StatusBadRequest)
-		return
+	if err == nil {
+		err = json.Unmarshal(body, &push)
 	}
-	m := r.message(id)
-	select {
-	case <-m.expected:
-	case <-req.Context().Done():
+	d := delivery{publication: push.Message.Attributes, messageID: push.Message.ID}
+	if err != nil || d.Message >= len(r.messages) {
+		http.Error(w, "not a delivery of the sample", http.StatusBadRequest)
 		return
 	}
 	began := time.Now()
 	status, text, err := r.forward(req, body)
-	if err != nil {
+	if err != nil { // the function may have settled it; Pub/Sub delivers the message again
+		r.mu.Lock()
+		r.of(d.publication).last = err.Error()
+		r.mu.Unlock()
 		http.Error(w, "the function did not answer", http.StatusBadGateway)
-		r.note(m, fmt.Sprintf("none; %v", err))
 		return
 	}
-	d := delivery{messageID: id, status: status, text: text, took: time.Since(began)}
+	d.status, d.took = status, time.Since(began)
 	if err := json.Unmarshal(text, &d.answer); err != nil {
 		d.answer.Error = "the answer is not JSON"
 	}
-	status, text = r.record(m, d, text)
+	if r.record(d) {
+		status, text = http.StatusInternalServerError, []byte(`{"error":"answer dropped"}`)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(text) //nolint:gosec // JSON, and the topic looks at the status only
+	_, _ = w.Write(text) //nolint:gosec // JSON, and Pub/Sub ignores it
 }
 
-func (r *relay) note(m *relayed, last string) {
+// record keeps a delivery, and reports whether its answer is to be dropped.
+func (r *relay) record(d delivery) (drop bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	m.last = last
-}
-
-// record keeps a delivery, and returns what to tell the topic.
-func (r *relay) record(m *relayed, d delivery, text []byte) (status int, tell []byte) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	d.row, d.publication, d.attempt = m.plan.row, m.plan.publication, m.attempts
-	m.attempts++
+	state := r.of(d.publication)
+	state.last = fmt.Sprintf("%d %s", d.status, d.answer.Error)
+	d.attempt = state.attempts
+	state.attempts++
+	r.deliveries = append(r.deliveries, d)
 	acknowledge := d.status/100 == 2
-	d.lost = acknowledge && m.plan.loseAnswers > 0
-	r.log = append(r.log, d)
-	if d.lost {
-		m.plan.loseAnswers--
-		m.last = "lost on purpose"
-		return http.StatusInternalServerError, []byte(`{"relay":"the answer is lost, on purpose"}`)
+	if acknowledge && d.attempt < r.messages[d.Message].DropAnswers {
+		return true
 	}
-	m.last = fmt.Sprintf("%d %s", d.status, d.answer.Error)
 	if acknowledge {
 		select {
-		case <-m.acknowledged: // delivered again all the same, as topics may
+		case <-state.acknowledged: // Pub/Sub may deliver an acknowledged message again
 		default:
-			close(m.acknowledged)
+			close(state.acknowledged)
 		}
 	}
-	return d.status, text
+	return false
 }
 
-// forward hands the request to the function.
+// forward sends the request to the function.
 func (r *relay) forward(req *http.Request, body []byte) (status int, text []byte, err error) {
 	out, err := http.NewRequestWithContext(req.Context(), http.MethodPost, r.target, bytes.NewReader(body))
 	if err != nil {
@@ -197,15 +184,4 @@ func (r *relay) forward(req *http.Request, body []byte) (status int, text []byte
 	defer resp.Body.Close()
 	text, err = io.ReadAll(io.LimitReader(resp.Body, event.MaxBodyBytes))
 	return resp.StatusCode, text, err
-}
-
-// messageID reads the message's ID out of a push body.
-func messageID(body []byte) (string, error) {
-	var push struct {
-		Message struct {
-			ID string `json:"messageId"`
-		} `json:"message"`
-	}
-	err := json.Unmarshal(body, &push)
-	return push.Message.ID, err
 }

@@ -1,179 +1,193 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/settleonce/settleonce/internal/audit"
-	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
-// replacement says what runs instead of what is missing. The zero value is
-// nothing missing.
-type replacement struct {
-	words string
-	cause error
+// report writes the tables and the result of all checks.
+func report(out io.Writer, sys *system, messages []sampleMessage, seen result) error {
+	stored := seen.books.Snapshot
+	var b strings.Builder
+	fmt.Fprintf(&b, "ledger: Spanner emulator (%s)\ntopic:  Pub/Sub emulator (%s)\nbank:   fake, in this process\n\n",
+		sys.spanner.Source, sys.pubsub.Source)
+	for _, t := range []table.Writer{
+		deliveriesTable(messages, seen.deliveries),
+		movementsTable(stored), conflictsTable(stored), quarantineTable(stored),
+		runsTable(seen.runs), instructionsTable(stored), transfersTable(seen.books.Ledger),
+	} {
+		b.WriteString(t.Render() + "\n\n")
+	}
+	faults := check(messages, seen)
+	if len(faults) == 0 {
+		writeSummary(&b, messages, seen)
+	}
+	for _, fault := range faults {
+		fmt.Fprintf(&b, "wrong: %s\n", fault)
+	}
+	_, err := io.WriteString(out, b.String())
+	if err != nil {
+		err = fmt.Errorf("write to standard output: %w", err)
+	}
+	if len(faults) > 0 {
+		return errors.Join(err, errDisagree)
+	}
+	return err
 }
 
-const (
-	insteadOfSpanner = "no Spanner emulator: this demo runs in memory, without Spanner and Pub/Sub"
-	insteadOfPubSub  = "no Pub/Sub emulator: this demo's topic is in this process, its ledger in Spanner"
-)
-
-// wrapColumns is where long text is wrapped.
-const wrapColumns = 88
-
-// printer prints the demo's report and remembers the first error of doing so.
-type printer struct {
-	out io.Writer
-	err error
-}
-
-func (p *printer) line(format string, args ...any) {
-	if _, err := fmt.Fprintf(p.out, format+"\n", args...); err != nil && p.err == nil {
-		p.err = fmt.Errorf("write to standard output: %w", err)
-	}
-}
-
-// intro says what the sample runs on. It comes before anything else.
-func (p *printer) intro(sys *system, instead replacement) {
-	if instead.words != "" {
-		p.line("%s\n\n%s\n", instead.words, trimLines(text.WrapSoft(instead.cause.Error(), wrapColumns)))
-	}
-	ledger, topic := "in memory", "in this process"
-	if sys.spanner != nil {
-		ledger = "Spanner emulator (" + sys.spanner.Source + ")"
-	}
-	if sys.pubsub != nil {
-		topic = "Pub/Sub emulator (" + sys.pubsub.Source + ")"
-	}
-	p.line("ledger: %s\ntopic:  %s\nbank:   fake, in this process\n", ledger, topic)
-}
-
-// trimLines removes what fills lines up to their width.
-func trimLines(s string) string {
-	var trimmed []string
-	for line := range strings.SplitSeq(s, "\n") {
-		trimmed = append(trimmed, strings.TrimRight(line, " "))
-	}
-	return strings.Join(trimmed, "\n")
-}
-
-// outro repeats what the reader must not overlook. It comes last.
-func (p *printer) outro(instead replacement) {
-	if instead.words != "" {
-		p.line("\n%s", instead.words)
-	}
-}
-
-func newTable(title string, header table.Row, columns ...table.ColumnConfig) table.Writer {
+// newTable returns a table whose columns with the given numbers, from 1, are aligned
+// to the right.
+func newTable(title string, right []int, header ...any) table.Writer {
 	t := table.NewWriter()
 	t.SetStyle(table.StyleLight)
+	t.Style().Options = table.Options{SeparateHeader: true}
 	t.Style().Format.Header = text.FormatDefault
-	t.Style().Title.Align = text.AlignLeft
+	t.Style().Box.PaddingLeft, t.Style().Box.PaddingRight = "", "  "
+	t.SuppressTrailingSpaces()
 	t.SetTitle(title)
 	t.AppendHeader(header)
+	var columns []table.ColumnConfig
+	for _, number := range right {
+		columns = append(columns, table.ColumnConfig{Number: number, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
 	t.SetColumnConfigs(columns)
 	return t
 }
 
-// right aligns a column of numbers.
-func right(column int) table.ColumnConfig {
-	return table.ColumnConfig{Number: column, Align: text.AlignRight, AlignHeader: text.AlignRight}
+func deliveriesTable(messages []sampleMessage, deliveries []delivery) table.Writer {
+	t := newTable("Deliveries", []int{4}, "message", "outcome", "members, reason or bank state", "ms")
+	for i, d := range deliveries {
+		name := messages[d.Message].Name
+		switch {
+		case i == 0 || deliveries[i-1].Message != d.Message:
+		case d.attempt > 0:
+			name = "  delivered again, same message ID"
+		default:
+			name = "  published again, new message ID"
+		}
+		more := detail(d.answer.Fields, d.answer.Reason, d.answer.Member)
+		if more == "" && d.answer.Instruction != transfer.StateNone {
+			more = "bank: " + string(d.answer.Instruction)
+		}
+		t.AppendRow(table.Row{name, d.answer.Outcome, more, fmt.Sprintf("%.1f", float64(d.took.Microseconds())/1000)})
+	}
+	return t
 }
 
-// deliveries prints a row for each delivery.
-func (p *printer) deliveries(rows []row, deliveries []delivery) {
-	t := newTable("Deliveries", table.Row{"message", "outcome", "reason, members or bank", "ms"}, right(4))
-	for i, d := range deliveries {
-		name := rows[d.row].Name
-		if i > 0 && deliveries[i-1].row == d.row {
-			name = "  published again, new message ID"
-			if d.attempt > 0 {
-				name = "  delivered again, same message ID"
+func movementsTable(stored audit.Snapshot) table.Writer {
+	t := newTable("Ledger: movements", []int{3}, "settlement", "account", "amount", "recorded at")
+	for _, m := range stored.Movements {
+		t.AppendRow(table.Row{
+			m.SettlementID, m.AccountID, ledger.Cents(m.AmountCents, m.Currency), m.RecordedAt.UTC().Format("2006-01-02 15:04:05.000000Z"),
+		})
+	}
+	return t
+}
+
+func conflictsTable(stored audit.Snapshot) table.Writer {
+	t := newTable("Ledger: conflicts, which move no money", []int{3}, "settlement", "differing members", "deliveries")
+	for _, c := range stored.Conflicts {
+		t.AppendRow(table.Row{c.SettlementID, strings.Join(c.Fields, ", "), c.Deliveries})
+	}
+	return t
+}
+
+func quarantineTable(stored audit.Snapshot) table.Writer {
+	t := newTable("Ledger: quarantine, which moves no money", []int{1, 3}, "message ID", "reason", "deliveries")
+	for _, q := range slices.SortedFunc(slices.Values(stored.Quarantined), func(a, b spannerstore.QuarantineRow) int {
+		return a.QuarantinedAt.Compare(b.QuarantinedAt)
+	}) {
+		t.AppendRow(table.Row{q.MessageID, detail(nil, q.Reason, q.Member), q.Deliveries})
+	}
+	return t
+}
+
+func runsTable(runs []reconciliation) table.Writer {
+	t := newTable("Reconciler, after each advance of the clock", []int{1, 2}, "clock", "due", "new states")
+	for _, r := range runs {
+		var counts []string
+		for _, state := range slices.Sorted(maps.Keys(r.States)) {
+			counts = append(counts, fmt.Sprintf("%d %s", r.States[state], state))
+		}
+		t.AppendRow(table.Row{"+" + duration(r.after), r.Due, strings.Join(counts, ", ")})
+	}
+	return t
+}
+
+// duration returns a duration in whole days or seconds.
+func duration(d time.Duration) string {
+	if days := d / (24 * time.Hour); days > 0 {
+		return fmt.Sprintf("%d days", days)
+	}
+	return fmt.Sprintf("%d s", d/time.Second)
+}
+
+func instructionsTable(stored audit.Snapshot) table.Writer {
+	t := newTable("Ledger: bank instructions", []int{3, 4}, "settlement", "states", "sends", "reversal")
+	for _, in := range stored.Instructions {
+		reversal := ""
+		for _, r := range stored.Reversals {
+			if r.SettlementID == in.SettlementID {
+				reversal = ledger.Cents(-r.AmountCents, in.Transfer.Currency).String()
 			}
 		}
-		t.AppendRow(table.Row{
-			name, d.answer.Outcome, noted(d.answer),
-			fmt.Sprintf("%.1f", float64(d.took.Microseconds())/1000),
-		})
+		t.AppendRow(table.Row{in.SettlementID, arrows(states(stored, in.SettlementID)), in.Sends, reversal})
 	}
-	p.line("%s\n", t.Render())
+	return t
 }
 
-// noted is what is to be said about an answer beside its outcome.
-func noted(a answer) string {
-	if a.Instruction != transfer.StateNone && len(a.Fields) == 0 {
-		return "bank: " + string(a.Instruction)
+func transfersTable(transfers []fakebank.Transfer) table.Writer {
+	t := newTable("Bank: executed transfers", []int{3}, "settlement", "creditor", "amount", "status")
+	for _, r := range slices.SortedFunc(slices.Values(transfers), func(a, b fakebank.Transfer) int {
+		return cmp.Compare(a.Settlement, b.Settlement)
+	}) {
+		t.AppendRow(table.Row{r.Settlement, r.CreditorAccount, ledger.Cents(r.AmountMinor, r.Currency), r.Status})
 	}
-	return why(a.Fields, a.Reason, a.Member)
+	return t
 }
 
-// why is a conflict's members, or a refusal's reason with its member.
-func why(fields []string, reason payout.Reason, member string) string {
-	if len(fields) > 0 {
-		return strings.Join(fields, ", ")
-	}
-	return strings.TrimSpace(string(reason) + " " + member)
-}
-
-// ledger prints what is stored.
-func (p *printer) ledger(stored audit.Snapshot) {
-	movements := newTable("Ledger: movements",
-		table.Row{"settlement", "account", "minor units", "currency", "recorded at"}, right(3))
-	for _, m := range stored.Movements {
-		movements.AppendRow(table.Row{
-			m.SettlementID, m.AccountID, m.AmountCents, m.Currency, m.RecordedAt.UTC().Format("2006-01-02 15:04:05.000000Z"),
-		})
-	}
-	p.line("%s\n", movements.Render())
-
-	conflicts := newTable("Conflicts: nothing moved", table.Row{"settlement", "members that differ", "deliveries"}, right(3))
-	for _, c := range stored.Conflicts {
-		conflicts.AppendRow(table.Row{c.SettlementID, strings.Join(c.Fields, ", "), c.Deliveries})
-	}
-	p.line("%s\n", conflicts.Render())
-
-	quarantine := newTable("Quarantine: nothing moved", table.Row{"message ID", "reason", "deliveries"}, right(1), right(3))
-	for _, q := range byArrival(stored.Quarantined) {
-		quarantine.AppendRow(table.Row{q.MessageID, why(nil, q.Reason, q.Member), q.Deliveries})
-	}
-	p.line("%s\n", quarantine.Render())
-}
-
-// verdict prints the line that says whether all agree, or else every fault.
-func (p *printer) verdict(rows []row, happened saw, faults []string) {
-	deliveries, stored := happened.deliveries, happened.stored
-
-	for _, fault := range faults {
-		p.line("wrong: %s", fault)
-	}
-	if len(faults) > 0 {
-		p.line("%d of the checks failed", len(faults))
-		return
+// writeSummary writes the counts of a demo without faults.
+func writeSummary(b *strings.Builder, messages []sampleMessage, seen result) {
+	stored := seen.books.Snapshot
+	for _, in := range stored.Instructions {
+		if in.State == transfer.StateManual {
+			fmt.Fprintf(b, "%s needs a decision: %s\n", in.SettlementID, lastDetail(stored, in.SettlementID))
+		}
 	}
 	outcomes := map[string]int{}
-	for _, d := range deliveries {
+	for _, d := range seen.deliveries {
 		outcomes[d.answer.Outcome]++
 	}
-	p.line("ok: %d messages, %d deliveries: %d applied, %d duplicate, %d conflict, %d quarantined;",
-		publications(rows), len(deliveries), outcomes["applied"], outcomes["duplicate"], outcomes["conflict"], outcomes["quarantined"])
-	p.line("    %d movements and %d receipts, %d conflicts, %d in quarantine: answers, ledger and sample agree;",
+	fmt.Fprintf(b, "ok: %d messages, %d deliveries: %d applied, %d duplicate, %d conflict, %d quarantined\n",
+		publications(messages), len(seen.deliveries), outcomes["applied"], outcomes["duplicate"], outcomes["conflict"], outcomes["quarantined"])
+	fmt.Fprintf(b, "ok: %d movements, %d receipts, %d conflicts, %d in quarantine: answers, ledger and sample agree\n",
 		len(stored.Movements), len(stored.Receipts), len(stored.Conflicts), len(stored.Quarantined))
-	p.line("    %d bank instructions, %d reversals, %d transfers at the bank: transfer by transfer they agree",
-		len(stored.Instructions), len(stored.Reversals), len(happened.atBank))
+	fmt.Fprintf(b, "ok: %d rows verified, %d questions to the bank: no violation\n", seen.verified.Rows, seen.verified.Asked)
+	fmt.Fprintf(b, "ok: %d bank instructions, %d reversals, %d transfers at the bank: they agree, transfer by transfer\n",
+		len(stored.Instructions), len(stored.Reversals), len(seen.books.Ledger))
 }
 
-// byArrival sorts quarantined messages by when they first came.
-func byArrival(messages []spannerstore.QuarantineRow) []spannerstore.QuarantineRow {
-	return slices.SortedFunc(slices.Values(messages), func(a, b spannerstore.QuarantineRow) int {
-		return a.QuarantinedAt.Compare(b.QuarantinedAt)
-	})
+// lastDetail returns the text of the instruction's last event.
+func lastDetail(stored audit.Snapshot, settlementID string) string {
+	for _, e := range slices.Backward(stored.Events) {
+		if e.SettlementID == settlementID {
+			return e.Event.Detail
+		}
+	}
+	return ""
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
@@ -17,107 +16,90 @@ import (
 //go:embed sample.jsonl
 var sampleFile []byte
 
-// row is a message of the sample, and what is expected to become of it.
-type row struct {
+// sampleMessage is a message of the sample with its expected results.
+type sampleMessage struct {
 	Name string `json:"name"`
-	// Data is the message: the value as it stands in the file, or the text of a
-	// JSON string for what is no JSON object.
+	// Data is the message's data: the JSON value, or for a JSON string its text.
 	Data jsontext.Value `json:"data"`
-	// Publish is how often it is published, each time under a new message ID.
-	// Defaults to 1.
+	// Publish is the number of publications, each with a new message ID. Defaults
+	// to 1.
 	Publish int `json:"publish"`
-	// LoseAnswers is how many answers to each of these messages get lost.
-	LoseAnswers int `json:"lose_answers"`
+	// DropAnswers is the number of dropped answers for each publication.
+	DropAnswers int `json:"drop_answers"`
 
-	// Expect is the outcome of the first delivery: applied, duplicate, conflict
-	// or quarantined. Later ones are duplicates where it is applied, and have the
-	// same outcome otherwise.
+	// Expect is the outcome of the first delivery: applied, duplicate, conflict or
+	// quarantined. After applied the next deliveries are duplicates; the other
+	// outcomes stay the same.
 	Expect string `json:"expect"`
-	// Fields are the members that a conflict names.
+	// Fields are the differing members of a conflict.
 	Fields []string `json:"fields"`
 	// Reason and Member are those of a quarantined message.
 	Reason payout.Reason `json:"reason"`
 	Member string        `json:"member"`
-	// Way is the states that the bank instruction goes through, its last one at the
-	// end of the demo; empty for a payout that no bank pays. Sends is how often it
-	// may have reached the bank.
-	Way   []transfer.State `json:"way"`
-	Sends int64            `json:"sends"`
+	// States are the states of the bank instruction, in order; empty for a payout
+	// without a creditor account.
+	States []transfer.State `json:"states"`
+	// Sends is the number of sends that may have reached the bank.
+	Sends int64 `json:"sends"`
 }
 
-// parseSample reads a file of rows, one a line.
-func parseSample(file []byte) ([]row, error) {
-	var rows []row
+// parseSample reads a file with one message a line.
+func parseSample(file []byte) ([]sampleMessage, error) {
+	var messages []sampleMessage
 	for line := range bytes.Lines(file) {
-		var r row
-		if err := json.Unmarshal(line, &r, json.RejectUnknownMembers(true)); err != nil {
-			return nil, fmt.Errorf("read line %d of the sample: %w", len(rows)+1, err)
+		var m sampleMessage
+		if err := json.Unmarshal(line, &m, json.RejectUnknownMembers(true)); err != nil {
+			return nil, fmt.Errorf("read line %d of the sample: %w", len(messages)+1, err)
 		}
-		switch outcomeNamed(r.Expect) {
-		case settle.OutcomeUnknown:
-			return nil, fmt.Errorf("read line %d of the sample: expect is %q; give applied, duplicate, conflict or quarantined", len(rows)+1, r.Expect)
-		case settle.OutcomeApplied, settle.OutcomeDuplicate, settle.OutcomeConflict, settle.OutcomeQuarantined:
-		}
-		r.Publish = cmp.Or(r.Publish, 1)
-		rows = append(rows, r)
+		m.Publish = cmp.Or(m.Publish, 1)
+		messages = append(messages, m)
 	}
-	return rows, nil
+	return messages, nil
 }
 
-// outcomeNamed returns the outcome of a name; OutcomeUnknown for any other text.
-func outcomeNamed(name string) settle.Outcome {
-	for o := settle.OutcomeApplied; o <= settle.OutcomeQuarantined; o++ {
-		if o.String() == name {
-			return o
-		}
+// payload returns the data that is published.
+func (m sampleMessage) payload() ([]byte, error) {
+	if m.Data.Kind() != jsontext.KindString {
+		return m.Data, nil
 	}
-	return settle.OutcomeUnknown
-}
-
-// message returns the bytes that are published.
-func (r row) message() ([]byte, error) {
-	if r.Data.Kind() != jsontext.KindString {
-		return r.Data, nil
-	}
-	text, err := jsontext.AppendUnquote(nil, r.Data)
+	text, err := jsontext.AppendUnquote(nil, m.Data)
 	if err != nil {
-		return nil, fmt.Errorf("read the data of %q: %w", r.Name, err)
+		return nil, fmt.Errorf("read the data of %q: %w", m.Name, err)
 	}
 	return text, nil
 }
 
-// settlementID returns the settlement that r is about, or "" for none: it is read
-// leniently, since it only decides about the order of publishing.
-func (r row) settlementID() string {
-	var p struct {
+// settlementID returns the settlement ID in the data; empty for malformed data.
+func (m sampleMessage) settlementID() string {
+	var payout struct {
 		SettlementID string `json:"settlement_id"`
 	}
-	_ = json.Unmarshal(r.Data, &p) // a malformed one is about no settlement
-	return p.SettlementID
+	_ = json.Unmarshal(m.Data, &payout)
+	return payout.SettlementID
 }
 
-// chains groups the indexes of rows by settlement. A row about none is a chain of
-// its own.
-func chains(rows []row) [][]int {
-	var all [][]int
-	bySettlement := map[string]int{}
-	for i, r := range rows {
-		id := r.settlementID()
-		chain, known := bySettlement[id]
+// bySettlement groups the indexes of messages by settlement. A message without
+// settlement ID is a group of its own.
+func bySettlement(messages []sampleMessage) [][]int {
+	var groups [][]int
+	groupOf := map[string]int{}
+	for i, m := range messages {
+		id := m.settlementID()
+		group, known := groupOf[id]
 		if !known || id == "" {
-			chain = len(all)
-			bySettlement[id] = chain
-			all = append(all, nil)
+			group = len(groups)
+			groupOf[id] = group
+			groups = append(groups, nil)
 		}
-		all[chain] = append(all[chain], i)
+		groups[group] = append(groups[group], i)
 	}
-	return all
+	return groups
 }
 
-// publications is how many messages rows make.
-func publications(rows []row) (n int) {
-	for _, r := range rows {
-		n += r.Publish
+// publications returns the number of publications of all messages.
+func publications(messages []sampleMessage) (n int) {
+	for _, m := range messages {
+		n += m.Publish
 	}
 	return n
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -21,45 +20,37 @@ const (
 	pushSuffix     = "-push"
 	deadSuffix     = "-dead-letter"
 
-	// ackMargin is what an ack deadline has over the budget of one delivery.
+	// ackMargin is added to the functions' time limit for a delivery.
 	ackMargin = 10 * time.Second
-	ackLeast  = 60 * time.Second
+	// ackLeast is the least ack deadline.
+	ackLeast = 60 * time.Second
 
-	// envPubSubHost names a Pub/Sub emulator that is running already. It is also what its Source then says.
+	// envPubSubHost names a running Pub/Sub emulator, whose Source it then is.
 	envPubSubHost = "PUBSUB_EMULATOR_HOST"
 )
-
-// topic is where messages are published.
-type topic interface {
-	// Publish returns the message's ID when the topic has taken it.
-	Publish(ctx context.Context, data []byte) (messageID string, err error)
-}
 
 // retries are the terms of redelivery.
 type retries struct {
 	minBackoff, maxBackoff time.Duration
-	attempts               int // then the message goes to the dead letters
+	attempts               int // before the message goes to the dead-letter topic
 }
 
 // startPubSub starts the Pub/Sub emulator.
-func (sys *system) startPubSub(ctx context.Context) error {
-	started, err := emulator.StartPubSub(ctx)
-	if err != nil {
+func (sys *system) startPubSub(ctx context.Context) (err error) {
+	if sys.pubsub, err = emulator.StartPubSub(ctx); err != nil {
 		return err
 	}
-	if inContainer(started) && runtime.GOOS == "linux" {
-		err := fmt.Errorf("%w that can push to 127.0.0.1: one in a container on Linux cannot; "+
+	sys.onClose(func(context.Context) error { return sys.pubsub.Close() }) //nolint:contextcheck // Close has its own limit
+	if inContainer(sys.pubsub) && runtime.GOOS == "linux" {
+		return fmt.Errorf("%w that can push to 127.0.0.1: on Linux a container cannot; "+
 			"install the Google Cloud CLI with its component pubsub-emulator", emulator.ErrNotFound)
-		return errors.Join(err, started.Close()) //nolint:contextcheck // it has a limit of its own
 	}
-	sys.pubsub = started
-	sys.onClose(func(context.Context) error { return started.Close() }) //nolint:contextcheck // it has a limit of its own
 	return nil
 }
 
 func inContainer(p *emulator.PubSub) bool { return strings.HasPrefix(p.Source, "docker image ") }
 
-// seenFrom returns url as the Pub/Sub emulator has to call it.
+// seenFrom returns the URL by which the Pub/Sub emulator reaches url.
 func seenFrom(p *emulator.PubSub, url string) string {
 	if inContainer(p) {
 		return strings.Replace(url, "127.0.0.1", "host.docker.internal", 1)
@@ -73,10 +64,9 @@ func (sys *system) subscriptionName(id string) string {
 	return "projects/" + sys.project + "/subscriptions/" + id
 }
 
-// subscribe creates the topic id with its push subscription and dead-letter
-// topic.
+// subscribe creates the topic id, its push subscription and its dead-letter topic.
 func (sys *system) subscribe(ctx context.Context, id, endpoint string, r retries) error {
-	if sys.pubsub.Source == envPubSubHost { // it is not ours and goes on
+	if sys.pubsub.Source == envPubSubHost { // this emulator outlives the program
 		sys.onClose(func(ctx context.Context) error { return sys.unsubscribe(ctx, id) })
 	}
 	return sys.pubsub.CreatePushSubscription(ctx, emulator.Subscription{
@@ -86,12 +76,13 @@ func (sys *system) subscribe(ctx context.Context, id, endpoint string, r retries
 	})
 }
 
-// ackDeadline is in whole seconds, longer than the functions work on a delivery.
+// ackDeadline is longer than the functions' time limit for a delivery. Pub/Sub takes
+// whole seconds.
 func (sys *system) ackDeadline() time.Duration {
 	return max(ackLeast, (sys.cfg.SettleTimeout + ackMargin).Round(time.Second))
 }
 
-// unsubscribe deletes what subscribe created.
+// unsubscribe deletes the topics and subscriptions of subscribe.
 func (sys *system) unsubscribe(ctx context.Context, id string) error {
 	subscriptions, err := admin.NewSubscriptionAdminClient(ctx, sys.pubsub.ClientOptions()...)
 	if err != nil {
@@ -117,27 +108,27 @@ func (sys *system) unsubscribe(ctx context.Context, id string) error {
 	return nil
 }
 
-// pubsubTopic is a topic of the Pub/Sub emulator.
-type pubsubTopic struct{ publisher *pubsub.Publisher }
+// topic is an open topic of the Pub/Sub emulator.
+type topic struct{ publisher *pubsub.Publisher }
 
-func (sys *system) openTopic(ctx context.Context, id string) (pubsubTopic, error) {
+func (sys *system) openTopic(ctx context.Context, id string) (topic, error) {
 	client, err := pubsub.NewClient(ctx, sys.project, sys.pubsub.ClientOptions()...)
 	if err != nil {
-		return pubsubTopic{}, fmt.Errorf("open topic %s: %w", id, err)
+		return topic{}, fmt.Errorf("open topic %s: %w", id, err)
 	}
 	publisher := client.Publisher(sys.topicName(id))
-	publisher.PublishSettings.CountThreshold = 1 // one at a time; there is nothing to gather
+	publisher.PublishSettings.CountThreshold = 1 // without a wait for more messages
 	sys.onClose(func(context.Context) error {
 		publisher.Stop()
 		return client.Close()
 	})
-	return pubsubTopic{publisher}, nil
+	return topic{publisher}, nil
 }
 
-func (t pubsubTopic) Publish(ctx context.Context, data []byte) (string, error) {
-	id, err := t.publisher.Publish(ctx, &pubsub.Message{Data: data}).Get(ctx)
-	if err != nil {
-		return "", fmt.Errorf("publish to %s: %w", t.publisher.ID(), err)
+// publish returns when Pub/Sub has stored the message.
+func (t topic) publish(ctx context.Context, data []byte, attributes map[string]string) error {
+	if _, err := t.publisher.Publish(ctx, &pubsub.Message{Data: data, Attributes: attributes}).Get(ctx); err != nil {
+		return fmt.Errorf("publish to %s: %w", t.publisher.ID(), err)
 	}
-	return id, nil
+	return nil
 }

@@ -7,18 +7,18 @@ import (
 	"testing"
 )
 
-// TestReadmeHasTheCapacityTable runs the command that README.md shows, and wants
-// its output there, letter for letter.
-func TestReadmeHasTheCapacityTable(t *testing.T) {
+// TestDocumentedCapacityTable compares the table in docs/capacity.md with the output
+// of the command above it.
+func TestDocumentedCapacityTable(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/capacity.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const prompt = "$ go run ./cmd/settlectl "
-	_, after, found := strings.Cut(string(readme), prompt+"capacity ")
+	_, after, found := strings.Cut(string(page), prompt+"capacity ")
 	if !found {
-		t.Fatalf("README.md has no %qcapacity", prompt)
+		t.Fatalf("docs/capacity.md has no %qcapacity", prompt)
 	}
 	args, after, _ := strings.Cut(after, "\n")
 	shown, _, _ := strings.Cut(after, "```")
@@ -27,7 +27,7 @@ func TestReadmeHasTheCapacityTable(t *testing.T) {
 		t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
 	}
 	if got.out != shown {
-		t.Errorf("README.md shows\n%s\nand settlectl capacity %s prints\n%s", shown, args, got.out)
+		t.Errorf("docs/capacity.md shows\n%s\nand settlectl capacity %s prints\n%s", shown, args, got.out)
 	}
 }
 

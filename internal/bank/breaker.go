@@ -8,23 +8,21 @@ import (
 )
 
 const (
-	// breakerWait is how long new sends wait.
+	// breakerWait is the time for which an open breaker holds sends back.
 	breakerWait = 30 * time.Second
-	// breakerWindow is how many sends are remembered, and breakerLimit how many of
-	// them may not be uncertain.
+	// breakerLimit uncertain sends among the last breakerWindow open the breaker.
 	breakerWindow = 20
 	breakerLimit  = breakerWindow / 2
 
 	detailBreakerOpen = "breaker open"
 )
 
-// breaker keeps new sends back while the bank, or our access to it, is broken:
-// every send made then would be one more transfer to find out about. It is safe
-// for concurrent use.
+// breaker holds new sends back while the bank, or the access to it, is broken: each
+// further send would be one more uncertain transfer. It is safe for concurrent use.
 //
-// It guards sends only. Status questions go on, since they are what clears the
-// uncertain ones up, and they do not move it: a token that may send but not ask
-// must not stop all sends.
+// It guards sends only. Status requests go on, because they resolve uncertain
+// transfers. Their results do not count: a token without the right to read must not
+// stop all sends.
 type breaker struct {
 	now func() time.Time
 
@@ -35,27 +33,27 @@ type breaker struct {
 	next      int
 }
 
-// wait returns how long sends have to wait still; zero for not at all.
+// wait returns the time until the breaker closes; 0 if it is closed.
 func (b *breaker) wait() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(0, b.openUntil.Sub(b.now()))
 }
 
-// record takes note of a send. locked says that the bank did not let us in, or
-// that TLS failed.
+// record records a send. denied says that the bank rejected the credentials, or that
+// TLS failed.
 //
-// The ring is not emptied when the breaker opens, and is looked at only after an
-// uncertain send: the first send after the wait is a probe, which opens the
-// breaker again at once if it is uncertain too, and not if it is not.
-func (b *breaker) record(class transfer.SendClass, locked bool) {
+// The ring keeps its entries when the breaker opens, and counts only after an
+// uncertain send. So the first send after the wait is a probe: it opens the breaker
+// again if it is uncertain.
+func (b *breaker) record(class transfer.SendClass, denied bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if class != transfer.SendNotSent { // what was not sent says nothing about the bank's answers
+	if class != transfer.SendNotSent { // such a send says nothing about the bank's answers
 		b.uncertain[b.next] = class == transfer.SendUncertain
 		b.next = (b.next + 1) % breakerWindow
 	}
-	if locked || class == transfer.SendUncertain && b.uncertainSends() >= breakerLimit {
+	if denied || class == transfer.SendUncertain && b.uncertainSends() >= breakerLimit {
 		b.openUntil = b.now().Add(breakerWait)
 	}
 }

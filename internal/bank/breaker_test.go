@@ -12,7 +12,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// The clock of a synctest bubble moves only while everything in it waits.
+// In a synctest bubble time passes only while all goroutines wait.
 
 func TestBreakerOpensFor30Seconds(t *testing.T) {
 	t.Parallel()
@@ -88,8 +88,7 @@ func TestBreakerOpensEarly(t *testing.T) {
 	}
 }
 
-// Through sockets: which answers open it, that an open one sends nothing, and
-// that questions go on.
+// TestOpenBreakerSendsNothing uses sockets. Status requests go on.
 func TestOpenBreakerSendsNothing(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -151,8 +150,7 @@ func TestOpenBreakerSendsNothing(t *testing.T) {
 	}
 }
 
-// A status question that is refused does not keep sends back.
-func TestQuestionsDoNotOpenTheBreaker(t *testing.T) {
+func TestRefusedStatusRequestsDoNotOpenTheBreaker(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, false, reply(401, "", ""))
 	client := newClient(t, testConfig(bank.url))

@@ -15,11 +15,10 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// The tests of this file are named after faults that people met in public; see
-// the reference of public cases, part E.
+// The tests of this file are named after published faults of payment systems.
 
-// TestOneKeyForEver: SDKs made a new key a call, or none on the retry, and paid
-// twice. Every send carries the instruction's key, in the profile's form.
+// The fault: an SDK created a new key for each call, or no key on the retry, and paid
+// twice.
 func TestOneKeyForEver(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -48,8 +47,7 @@ func TestOneKeyForEver(t *testing.T) {
 	}
 }
 
-// TestStoredBytesAreSentAsTheyAre: a retry went out with an empty body. Whatever
-// bytes are stored are sent, every time.
+// The fault: a retry had an empty body.
 func TestStoredBytesAreSentAsTheyAre(t *testing.T) {
 	t.Parallel()
 	overPlainAndTLS(t, func(t *testing.T, secure bool) {
@@ -76,8 +74,8 @@ func TestStoredBytesAreSentAsTheyAre(t *testing.T) {
 	})
 }
 
-// TestConflict409IsNotAFailure: 409 was read as failed; at some banks it means
-// that the transfer exists.
+// The fault: a client read 409 as failed. At some banks it means that the transfer
+// exists.
 func TestConflict409IsNotAFailure(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]script{
@@ -100,8 +98,7 @@ func TestConflict409IsNotAFailure(t *testing.T) {
 	}
 }
 
-// TestTimeoutIsNotAFailure: a time-out was taken for an error and the transfer
-// was later found to have succeeded.
+// The fault: a client read a timeout as failed, and the transfer had succeeded.
 func TestTimeoutIsNotAFailure(t *testing.T) {
 	t.Parallel()
 	overPlainAndTLS(t, func(t *testing.T, secure bool) {
@@ -122,8 +119,8 @@ func TestTimeoutIsNotAFailure(t *testing.T) {
 	})
 }
 
-// TestNoErrorMeansFailed: every error meant failed. Of all HTTP statuses, only a
-// listed refusal ends a transfer, and only if no earlier send can have arrived.
+// The fault: a client read every error as failed. Only a listed refusal ends a
+// transfer, and only if no earlier send can have reached the bank.
 func TestNoErrorMeansFailed(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testConfig("https://bank.example"))
@@ -144,11 +141,11 @@ func TestNoErrorMeansFailed(t *testing.T) {
 	}
 }
 
-// dropSecond answers the first request on every connection and keeps the
-// connection; the second one it processes, and breaks the connection unanswered.
-// Once it has done that, it answers whatever comes.
+// dropSecond keeps connections open. It processes the first second request on a
+// connection and breaks the connection without an answer. It answers every other
+// request.
 func dropSecond(status int, body string, dropped func()) script {
-	broke := false // rawBank serves one connection after the other here
+	broke := false // rawBank serves one connection at a time here
 	return func(c net.Conn, n int) bool {
 		if n == 2 && !broke {
 			broke = true
@@ -160,8 +157,7 @@ func dropSecond(status int, body string, dropped func()) script {
 	}
 }
 
-// TestOneExchangeOnly: an HTTP client sent a POST again by itself when a kept
-// connection broke. A call is one exchange here, whatever the connection does.
+// The fault: an HTTP client repeated a POST when a kept-alive connection broke.
 func TestOneExchangeOnly(t *testing.T) {
 	t.Parallel()
 	overPlainAndTLS(t, func(t *testing.T, secure bool) {
@@ -183,7 +179,7 @@ func TestOneExchangeOnly(t *testing.T) {
 	})
 }
 
-func TestOneExchangeOnlyForQuestions(t *testing.T) {
+func TestOneExchangeOnlyForStatusRequests(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, false, dropSecond(200, list(), func() {}))
 	client := newClient(t, testConfig(bank.url))
@@ -196,11 +192,10 @@ func TestOneExchangeOnlyForQuestions(t *testing.T) {
 	}
 }
 
-// TestCommonTransportSendsTwice is the contrast: with net/http as it comes, the
-// same bank processes the second call twice, and if it then goes away, the caller
-// is told "connection refused" although the bank has processed the request. If
-// this test ever fails, net/http has changed and the reasons at New need another
-// look.
+// TestCommonTransportSendsTwice shows the fault with the default transport: the bank
+// processes the second call twice. If the bank then ends, the error is "connection
+// refused", although the bank has processed the request. If this test fails, net/http
+// has changed: check the reasons at New.
 func TestCommonTransportSendsTwice(t *testing.T) {
 	t.Parallel()
 	post := func(t *testing.T, client *http.Client, url string) error {
@@ -251,7 +246,7 @@ func TestCommonTransportSendsTwice(t *testing.T) {
 	})
 }
 
-// TestRedirectIsNotFollowed: a 301 turns a POST into a GET that ends in 200.
+// The fault: a 301 turned a POST into a GET that ended in 200.
 func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{301, 302, 303, 307, 308} {
@@ -268,7 +263,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestAmountsAreNeverScaled: JPY × 100, and 19.99 that became 1998.
+// The faults: JPY × 100, and 19.99 that became 1998.
 func TestAmountsAreNeverScaled(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testConfig("https://bank.example"))
@@ -301,7 +296,7 @@ func TestAmountsAreNeverScaled(t *testing.T) {
 	}
 }
 
-// TestReturnedIsNotCompleted: a transfer that was sent back stayed "completed".
+// The fault: a returned transfer stayed "completed".
 func TestReturnedIsNotCompleted(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, false, func(c net.Conn, n int) bool {
@@ -358,7 +353,6 @@ func TestCompose(t *testing.T) {
 	}
 }
 
-// What every request looks like.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, true, reply(500, "", ""))

@@ -21,16 +21,15 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// Time limits of one exchange. The largest leaves a margin below the 60 s for
-// which an instruction is leased: a send that outlived its lease could run beside
-// another one.
+// Time limits of one exchange. MaxTimeout leaves a margin below the instruction's
+// lease of 60 s: a send that outlives its lease could run beside another one.
 const (
 	DefaultSendTimeout   = 20 * time.Second
 	DefaultStatusTimeout = 10 * time.Second
 	MaxTimeout           = 50 * time.Second
 )
 
-// Config says which bank a [Client] talks to, and how.
+// Config configures a [Client].
 type Config struct {
 	// BaseURL is the URL below which the profile's path lies, without query and user
 	// information. It is https; plain http is for a loopback address only, since a
@@ -39,23 +38,23 @@ type Config struct {
 	// Token is the bearer token. Empty means that requests carry no Authorization
 	// header.
 	Token Secret
-	// Profile says what is particular to the bank. The zero value is not valid.
+	// Profile describes the bank. The zero value is not valid.
 	Profile Profile
-	// SendTimeout bounds a send as a whole, from the name's resolution to the last
-	// byte of the answer. Defaults to DefaultSendTimeout; at most MaxTimeout.
+	// SendTimeout bounds a whole send, from name resolution to the last byte of the
+	// answer. Defaults to DefaultSendTimeout; at most MaxTimeout.
 	SendTimeout time.Duration
-	// StatusTimeout bounds a status question in the same way. Defaults to
+	// StatusTimeout bounds a status request in the same way. Defaults to
 	// DefaultStatusTimeout; at most MaxTimeout.
 	StatusTimeout time.Duration
 	// Now is the clock for Retry-After dates and the breaker. Required.
 	Now func() time.Time
-	// TLS is for a bank with a certificate authority of its own or one that asks for
-	// a client certificate. It is copied. Nil means the system's authorities. At
-	// least TLS 1.2 is spoken whatever it says, and verification stays on.
+	// TLS is for a bank with its own certificate authority, or one that requires a
+	// client certificate. It is copied. Nil means the system's authorities. The
+	// minimum version is TLS 1.2 in any case, and verification cannot be disabled.
 	TLS *tls.Config
 }
 
-// Policy is what the state machine has to know of the bank.
+// Policy returns the bank's times for the state machine.
 func (c Config) Policy() transfer.Policy {
 	return transfer.Policy{
 		KeyLifetime: c.Profile.KeyLifetime, VisibilityLag: c.Profile.VisibilityLag,
@@ -64,8 +63,8 @@ func (c Config) Policy() transfer.Policy {
 	}
 }
 
-// Client asks one bank for transfers. It implements [transfer.Bank], and is safe
-// for concurrent use; its breaker is its own. [New] makes one.
+// Client requests transfers from one bank. It implements [transfer.Bank], has its
+// own circuit breaker, and is safe for concurrent use. [New] makes one.
 type Client struct {
 	profile       Profile
 	readings      map[string]transfer.StatusReading
@@ -73,8 +72,8 @@ type Client struct {
 	sendTimeout   time.Duration
 	statusTimeout time.Duration
 	now           func() time.Time
-	// authorize puts the token into a header. A function, because printing one shows
-	// nothing, whereas fmt prints what stands in an unexported field whatever its type.
+	// authorize sets the token in a header. It is a function, because fmt prints the
+	// content of an unexported field of any other type.
 	authorize func(http.Header)
 	transport *http.Transport
 	breaker   *breaker
@@ -82,25 +81,24 @@ type Client struct {
 
 var _ transfer.Bank = (*Client)(nil)
 
-// New returns a client. The error names every fault of the configuration, a line
-// each; it does not quote the URL, which may hold a password, or the token.
+// New returns a client. The error lists every fault of the configuration, one a
+// line. It quotes neither the token nor the URL, which may hold a password.
 //
-// The client has an HTTP transport of its own that makes exactly one exchange a
-// call and no more:
+// The client's HTTP transport makes at most one exchange a call:
 //
-//   - Every request has a new connection. net/http sends a request again by itself
-//     when a kept-alive connection breaks under it, a GET always and a POST when it
-//     carries an Idempotency-Key. On a new connection it never does. The CPU of a
-//     function sleeps between requests, so a kept connection would rarely be alive.
-//   - The body of a send cannot be rewound (Request.GetBody is nil): should a later
-//     net/http want to send it again, it cannot.
-//   - HTTP/1.1 only: HTTP/2 has retries of its own, after GOAWAY for instance.
-//   - The transport is called without http.Client, so nothing follows a redirect,
-//     which would turn a POST into a GET that ends in 200.
-//   - No compression, since the limit of the answer's size is in plain bytes.
-//   - No proxy, not even from the environment: a proxy is one more party that can
-//     send again, or answer with a status that is read as the bank's. A network that
-//     needs one forwards the connection itself (NAT, VPC).
+//   - Every request has a new connection. net/http repeats a request when a
+//     kept-alive connection breaks: a GET always, a POST when it has an
+//     Idempotency-Key. It never does on a new connection. A function has no CPU
+//     between requests, so few kept connections would survive anyway.
+//   - The body of a send cannot be rewound (Request.GetBody is nil), so no version
+//     of net/http can send it again.
+//   - HTTP/1.1 only: HTTP/2 has its own retries, after GOAWAY for instance.
+//   - No http.Client, which would follow a redirect, and so turn a POST into a GET
+//     that ends in 200.
+//   - No compression, because the limit of the answer's size counts plain bytes.
+//   - No proxy, not even from the environment: a proxy can repeat a request, or
+//     answer with a status of its own. A network that needs one forwards the
+//     connection (NAT, VPC).
 func New(c Config) (*Client, error) {
 	var faults []error
 	base, err := parseBase(c.BaseURL)
@@ -108,12 +106,12 @@ func New(c Config) (*Client, error) {
 		faults = append(faults, err)
 	}
 	if !validToken(string(c.Token)) {
-		faults = append(faults, errors.New("the token has a space, a line break or another character that no header can carry; "+
+		faults = append(faults, errors.New("the token has a space, a line break or another invalid character; "+
 			"expected visible ASCII characters"))
 	}
 	faults = append(faults, checkTimeout("SendTimeout", c.SendTimeout), checkTimeout("StatusTimeout", c.StatusTimeout))
 	if c.Now == nil {
-		faults = append(faults, errors.New("no clock is given; expected Config.Now"))
+		faults = append(faults, errors.New("the clock is missing; expected Config.Now"))
 	}
 	if c.TLS != nil && c.TLS.InsecureSkipVerify {
 		faults = append(faults, errors.New("TLS verification is off; expected RootCAs with the bank's authority"))
@@ -126,20 +124,13 @@ func New(c Config) (*Client, error) {
 		profile:       c.Profile,
 		readings:      c.Profile.Statuses.readings(),
 		transfersURL:  base + c.Profile.TransferPath,
-		sendTimeout:   orDefault(c.SendTimeout, DefaultSendTimeout),
-		statusTimeout: orDefault(c.StatusTimeout, DefaultStatusTimeout),
+		sendTimeout:   cmp.Or(c.SendTimeout, DefaultSendTimeout),
+		statusTimeout: cmp.Or(c.StatusTimeout, DefaultStatusTimeout),
 		now:           c.Now,
 		authorize:     bearer(c.Token),
 		transport:     newTransport(c.TLS),
 		breaker:       &breaker{now: c.Now},
 	}, nil
-}
-
-func orDefault(d, byDefault time.Duration) time.Duration {
-	if d == 0 {
-		return byDefault
-	}
-	return d
 }
 
 func checkTimeout(name string, d time.Duration) error {
@@ -149,15 +140,16 @@ func checkTimeout(name string, d time.Duration) error {
 	return nil
 }
 
-// parseBase returns the base URL without a slash at its end.
+// parseBase returns the base URL without a slash at its end. Its errors do not
+// quote the URL.
 func parseBase(raw string) (string, error) {
 	const expected = "expected https://host or https://host/path, or http:// with a loopback address"
 	u, err := url.Parse(raw)
 	switch {
 	case raw == "":
 		return "", errors.New("the base URL is empty; " + expected)
-	case err != nil: // its text quotes the URL
-		return "", errors.New("the base URL is no URL; " + expected)
+	case err != nil:
+		return "", errors.New("the base URL is not a URL; " + expected)
 	case u.Host == "" || u.Hostname() == "" || u.Opaque != "":
 		return "", errors.New("the base URL has no host; " + expected)
 	case u.User != nil:
@@ -180,13 +172,12 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// validToken allows less than a header does: a space or a line break is what is
-// left at the end of a token that was pasted.
+// validToken also refuses a space, which a header allows: pasting a token often adds
+// one at its end.
 func validToken(token string) bool {
 	return !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// bearer returns the function that puts the token into a header.
 func bearer(token Secret) func(http.Header) {
 	return func(h http.Header) {
 		if token != "" {
@@ -195,13 +186,12 @@ func bearer(token Secret) func(http.Header) {
 	}
 }
 
-// Compose implements transfer.Bank by [Compose].
+// Compose implements [transfer.Bank].
 func (c *Client) Compose(p payout.Payout, key uuid.UUID) ([]byte, error) { return Compose(p, key) }
 
-// Compose returns the request body for a payout, which no profile changes. The
-// creditor account and the currency have to be there, and the amount positive, as
-// they are in every payout that was decoded and wants a bank. The amount goes in as
-// it is: minor units are what both sides speak.
+// Compose returns the request body of a payout, which is the same for all profiles.
+// It fails without creditor account, currency or a positive amount; every decoded
+// payout that wants a bank has them. The amount is in minor units, as in the payout.
 func Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
 	switch {
 	case key == uuid.Nil:
@@ -220,16 +210,16 @@ func Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
 		Remittance      string `json:"remittance,omitzero"`
 	}{key.String(), p.AmountCents, p.Currency, p.AccountID, p.CreditorAccount, p.Reference})
 	if err != nil {
-		// Not wrapped: the library's error may quote the payout.
-		return nil, fmt.Errorf("compose transfer of %q: a member is no text in UTF-8", p.SettlementID)
+		// The library's error may quote the payout.
+		return nil, fmt.Errorf("compose transfer of %q: a member is not UTF-8", p.SettlementID)
 	}
 	return body, nil
 }
 
-// Send asks for the transfer in one exchange, or in none while the breaker is
-// open: the class is then not_sent, and RetryAfter how long that lasts. The
-// caller's cancellation does not end an exchange, only the send's own time limit
-// does: giving up on a request that is under way makes it uncertain.
+// Send requests the transfer in one exchange. While the breaker is open it makes
+// none: the class is then not_sent, and RetryAfter the time until it closes. Only the
+// send's own time limit ends an exchange, not the caller's cancellation: a cancelled
+// exchange would be uncertain.
 func (c *Client) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	if wait := c.breaker.wait(); wait > 0 {
 		return notSent(detailBreakerOpen, wait)
@@ -239,8 +229,7 @@ func (c *Client) Send(ctx context.Context, r transfer.SendRequest) transfer.Send
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.sendTimeout)
 	defer cancel()
-	// The reader is wrapped so that net/http does not know its kind: it would make a
-	// GetBody that rewinds it.
+	// For a reader of a known type net/http would set GetBody, which rewinds it.
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.transfersURL, io.NopCloser(bytes.NewReader(r.Body)))
 	if err != nil {
 		return notSent(detailNoRequest, 0)
@@ -251,9 +240,9 @@ func (c *Client) Send(ctx context.Context, r transfer.SendRequest) transfer.Send
 	req.Header.Set(c.profile.KeyHeader, c.keyHeader(r.Key))
 	e := c.exchange(req, sendBodyMatters)
 	result := c.readSend(r, e)
-	locked := e.tlsFailed || result.Class == transfer.SendHeld &&
+	denied := e.tlsFailed || result.Class == transfer.SendHeld &&
 		(e.status == http.StatusUnauthorized || e.status == http.StatusForbidden)
-	c.breaker.record(result.Class, locked)
+	c.breaker.record(result.Class, denied)
 	return result
 }
 
@@ -271,8 +260,8 @@ func (c *Client) keyHeader(key uuid.UUID) string {
 	return key.String()
 }
 
-// Status asks what became of the transfer, in one exchange, whether the breaker
-// is open or not.
+// Status requests the transfer's status in one exchange, even while the breaker is
+// open.
 func (c *Client) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
 	if r.Key == uuid.Nil {
 		return transfer.StatusResult{Answer: transfer.BankAnswer{Detail: "the instruction has no key"}}

@@ -10,7 +10,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// TestDialTimeout is for Linux alone, where a listener's queue can be filled.
+// TestDialTimeout needs Linux, where a test can fill a listener's queue.
 func TestDialTimeout(t *testing.T) {
 	t.Parallel()
 	config := testConfig("http://" + fullListener(t))
@@ -21,9 +21,8 @@ func TestDialTimeout(t *testing.T) {
 	}
 }
 
-// fullListener returns the address of a listener that answers no more
-// connections: its queue is full and nobody accepts. There is no address that
-// swallows packets on every machine, but such a queue does.
+// fullListener returns the address of a listener with a full queue that accepts no
+// connection. No IP address drops packets on every machine, but such a queue does.
 func fullListener(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -6,7 +6,6 @@ import (
 	"testing"
 )
 
-// TestProfilesOfTheDocumentation: what the documentation shows can be used.
 func TestProfilesOfTheDocumentation(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("../../docs/profiles/*.json")

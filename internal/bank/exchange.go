@@ -13,18 +13,18 @@ import (
 	"time"
 )
 
-// Limits of one exchange, beside its time limit as a whole.
+// Limits within one exchange.
 const (
 	dialTimeout = 3 * time.Second
 	tlsTimeout  = 5 * time.Second
-	// maxHeaderBytes bounds the answer's header, any 1xx answers before it included.
+	// maxHeaderBytes bounds the answer's header with all 1xx answers before it.
 	maxHeaderBytes = 64 << 10
 	// maxBodyBytes bounds the answer's body. A transfer is far below 1 KiB.
 	maxBodyBytes = 1 << 20
 )
 
-// What became of an exchange that has no whole answer, in words. The errors of
-// net and net/http quote addresses and URLs, so none of their text is used.
+// The faults of an exchange without a whole answer. The errors of net and net/http
+// quote addresses and URLs, so their text is not used.
 const (
 	detailNoRequest  = "the request could not be written as HTTP; nothing was sent"
 	detailNoName     = "the bank's host name was not resolved; nothing was sent"
@@ -38,7 +38,7 @@ const (
 	detailBodyLarge  = "the answer's body is over 1 MiB"
 )
 
-// newTransport returns a transport that never sends a request twice; see [New].
+// newTransport returns a transport that sends no request twice; see [New].
 func newTransport(config *tls.Config) *http.Transport {
 	if config == nil {
 		config = new(tls.Config)
@@ -60,24 +60,22 @@ func newTransport(config *tls.Config) *http.Transport {
 	}
 }
 
-// exchange is what one request came to. The zero value is an exchange of which
-// nothing is known.
+// exchange is the result of one request. The zero value proves nothing.
 type exchange struct {
-	// status is zero where there was no answer.
-	status int
+	status int // 0: no answer
 	header http.Header
-	// body is set only where it matters and was read to its end.
+	// body is set if the status makes it relevant and it was read to its end.
 	body []byte
-	// nothingWritten is proof that the bank cannot have the request.
+	// nothingWritten proves that the bank cannot have the request.
 	nothingWritten bool
 	// tlsFailed: the handshake failed, or the peer refused the TLS connection later.
 	tlsFailed bool
-	// fault says why there is no answer, or no body; empty for a whole answer.
+	// fault is the reason for a missing answer or body; empty for a whole answer.
 	fault string
 }
 
-// exchange sends a request once and reads the answer. The request's context has
-// to have the time limit.
+// exchange sends a request once and reads the answer. The request's context carries
+// the time limit.
 func (c *Client) exchange(req *http.Request, bodyMatters func(status int) bool) exchange {
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	req.Header.Set("User-Agent", "settleonce")
@@ -99,7 +97,7 @@ func (c *Client) exchange(req *http.Request, bodyMatters func(status int) bool) 
 		e.fault = detailBodyLarge
 	case timedOut(err):
 		e.fault = detailTimeout
-	case err != nil: // fewer bytes than announced, for one
+	case err != nil: // for example fewer bytes than Content-Length says
 		e.fault = detailBodyBroken
 	default:
 		e.body = body
@@ -107,17 +105,16 @@ func (c *Client) exchange(req *http.Request, bodyMatters func(status int) bool) 
 	return e
 }
 
-// progress remembers how far a request has got. Its marks are set by goroutines
-// of net/http, and none is ever taken back.
+// progress records the steps of a request. Goroutines of net/http set its marks, and
+// no mark is ever cleared.
 type progress struct {
-	// written: a byte of the request may have been written. It is set as soon as the
-	// request is given a connection, and again by everything that comes later. That
-	// is before the first byte, so it errs on the side of uncertain, and the error
-	// that RoundTrip returns plays no part: the last of several attempts could say
+	// written: a byte of the request may have been written. Getting a connection sets
+	// it, which is before the first byte, so an error in between is uncertain. The
+	// error of RoundTrip does not count: the last of several attempts could say
 	// "connection refused" although the bank has processed the first.
 	written atomic.Bool
-	tlsOpen atomic.Bool // a handshake has begun
-	tlsDone atomic.Bool // and ended well
+	tlsOpen atomic.Bool // a handshake began
+	tlsDone atomic.Bool // a handshake succeeded
 }
 
 func (p *progress) hooks() *httptrace.ClientTrace {
@@ -135,7 +132,7 @@ func (p *progress) hooks() *httptrace.ClientTrace {
 	}
 }
 
-// failed reads an exchange that ended without an answer.
+// failed classifies an exchange without an answer.
 func (p *progress) failed(err error) exchange {
 	if p.written.Load() {
 		e := exchange{fault: detailBroken, tlsFailed: tlsAlert(err)}
@@ -161,7 +158,7 @@ func (p *progress) failed(err error) exchange {
 }
 
 // tlsAlert reports whether the peer ended the connection with a TLS alert. In TLS
-// 1.3 a client learns only with the answer that its certificate was refused.
+// 1.3 the refusal of a client certificate arrives only in place of the answer.
 func tlsAlert(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "remote error"

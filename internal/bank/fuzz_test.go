@@ -14,7 +14,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
-// echoed is a transfer as an independent reader sees it.
+// echoed is a transfer, read independently of read.go.
 type echoed struct {
 	ID              string `json:"id"`
 	ClientReference string `json:"client_reference"`
@@ -31,8 +31,8 @@ func (e echoed) isOurs() bool {
 	}
 }
 
-// addCases gives add the end of an object with a member of each case that parsers
-// differ about; where they agree there is less to find.
+// addCases calls add with the end of an object, once for each JSON case about which
+// parsers differ.
 func addCases(f *testing.F, add func(member string)) {
 	f.Helper()
 	for _, c := range jsoncases.Cases(f) {
@@ -44,7 +44,7 @@ func addCases(f *testing.F, add func(member string)) {
 
 func FuzzReadSend(f *testing.F) {
 	for _, body := range []string{
-		goodTransfer, goodTransfer + "x", with("4731", "4732"), with("cp-19", "cp-20"), with("4731", "4731.0"), withStatus("WHAT"),
+		goodTransfer, goodTransfer + "x", with("4731", "4732"), with("cp-19", "cp-20"), with("4731", "4731.0"), withStatus("NEWWORD"),
 		"{}", "null", "[]", "", `{"code":"insufficient_funds"}`, `{"type":"insufficient_funds","status":422}`, goodTransfer[:50],
 	} {
 		f.Add(uint16(201), "application/json", "3", []byte(body), false)
@@ -139,7 +139,7 @@ func FuzzReadStatus(f *testing.F) {
 	})
 }
 
-// checkAnswer checks that what is kept is bounded and can be stored.
+// checkAnswer checks that the answer is bounded and can be stored.
 func checkAnswer(t *testing.T, a transfer.BankAnswer) {
 	t.Helper()
 	checkDetail(t, a.Detail)
@@ -151,12 +151,11 @@ func checkAnswer(t *testing.T, a transfer.BankAnswer) {
 	}
 }
 
-// maxProfileErrorBytes bounds the error of a profile, which is a line of the log.
+// maxProfileErrorBytes bounds the error of a profile, which becomes a log line.
 const maxProfileErrorBytes = 32 << 10
 
-// FuzzParseProfile: an error is bounded text that says what is expected; what is
-// accepted is valid, makes a client, and is the same when it is written and read
-// again.
+// FuzzParseProfile checks that an error is bounded and has the expected value, and that
+// an accepted profile is valid, makes a client, and survives writing and reading.
 func FuzzParseProfile(f *testing.F) {
 	for _, profile := range []string{minimalProfile, wholeProfile, "{}", "null", `{"name":1}`, `{"statuses.pending":[]}`, `{"statuses":{},"not_found":[]}`} {
 		f.Add([]byte(profile))

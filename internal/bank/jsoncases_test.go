@@ -11,13 +11,11 @@ import (
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
-// transferVerdict reads a transfer.
 func transferVerdict(body []byte) jsoncases.Verdict {
 	_, err := readTransfer(body)
 	return verdictOf(err)
 }
 
-// listVerdict reads the answer to a look-up.
 func listVerdict(body []byte) jsoncases.Verdict {
 	_, err := readTransfers(body)
 	return verdictOf(err)
@@ -33,8 +31,8 @@ func verdictOf(err error) jsoncases.Verdict {
 	return jsoncases.OtherFault
 }
 
-// problemVerdict reads a refusal. What is no problem and what is none that is
-// listed are the same to it: nothing is proved.
+// problemVerdict reads a refusal. It cannot tell a malformed problem from a problem
+// that the reject list does not have.
 func problemVerdict(client *Client) func([]byte) jsoncases.Verdict {
 	return func(body []byte) jsoncases.Verdict {
 		e := exchange{status: 422, header: http.Header{"Content-Type": {"application/problem+json"}}, body: body}
@@ -50,14 +48,14 @@ func profileVerdict(text []byte) jsoncases.Verdict {
 	switch {
 	case err == nil:
 		return jsoncases.Taken
-	case strings.Contains(err.Error(), "not JSON"), strings.Contains(err.Error(), "stands twice"):
+	case strings.Contains(err.Error(), "not JSON"), strings.Contains(err.Error(), "duplicate member"):
 		return jsoncases.IllFormed
 	}
 	return jsoncases.OtherFault
 }
 
-// TestJSONSuite: the readers of the bank's answers and of its profile, in every
-// place where a value can stand.
+// TestJSONSuite runs the cases in every place of an answer and of a profile where a
+// value can stand.
 func TestJSONSuite(t *testing.T) {
 	place := func(name, before, after string, sound jsoncases.Verdict, read func([]byte) jsoncases.Verdict) jsoncases.Reader {
 		return jsoncases.Reader{Name: name, Before: before, After: after, Sound: sound, Read: read}
@@ -93,8 +91,7 @@ func TestJSONSuite(t *testing.T) {
 	)
 }
 
-// TestALongListCostsLittle: an answer may have 1 MiB, and a function has little
-// memory. It is not parallel, since it measures.
+// TestALongListCostsLittle is not parallel, because it measures memory.
 func TestALongListCostsLittle(t *testing.T) {
 	body := []byte(`{"transfers":[0` + strings.Repeat(",0", maxBodyBytes/2-16) + `]}`)
 	var before, after runtime.MemStats

@@ -15,8 +15,8 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// TestNotSent is the first row of the table of sends: nothing was written. Each
-// case prepares a client and returns how many requests the bank has processed.
+// TestNotSent has the cases of the table's first row. Each prepares a client and
+// returns a function for the number of requests that the bank processed.
 func TestNotSent(t *testing.T) {
 	t.Parallel()
 	none := func() int { return 0 }
@@ -53,7 +53,7 @@ func TestNotSent(t *testing.T) {
 		{"TLS below 1.2", func(t *testing.T) (*Client, func() int) {
 			bank := listen(t, false)
 			plain := bank.listener
-			//nolint:gosec // G402: an old server is what the test is about
+			//nolint:gosec // G402: the test needs an old server
 			bank.listener = tls.NewListener(plain, &tls.Config{Certificates: []tls.Certificate{testAuthority().certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11})
 			bank.start(t, accept)
 			return newClient(t, testConfig(strings.Replace(bank.url, "http:", "https:", 1))), processed(bank)
@@ -116,8 +116,8 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// In TLS 1.3 a client learns that its certificate is missing only after it wrote
-// the request: that is uncertain, and still a TLS failure.
+// In TLS 1.3 the refusal of a certificate arrives after the request: the send is
+// uncertain, and counts as a TLS failure.
 func TestClientCertificateRefusedIsUncertain(t *testing.T) {
 	t.Parallel()
 	bank := listen(t, false)
@@ -137,15 +137,13 @@ func TestClientCertificateRefusedIsUncertain(t *testing.T) {
 	}
 }
 
-// What cannot be an instruction is never sent: without a key of its own it could
-// be executed twice, and without a body it would be another request.
 func TestIncompleteInstructionIsNotSent(t *testing.T) {
 	t.Parallel()
 	bank := serve(t, false, reply(201, "", goodTransfer))
 	client := newClient(t, testConfig(bank.url))
-	noBody, noKey := sendRequest(), sendRequest()
-	noBody.Body, noKey.Key = nil, uuid.Nil
-	for _, request := range []transfer.SendRequest{noBody, noKey} {
+	withoutBody, withoutKey := sendRequest(), sendRequest()
+	withoutBody.Body, withoutKey.Key = nil, uuid.Nil
+	for _, request := range []transfer.SendRequest{withoutBody, withoutKey} {
 		if got := client.Send(t.Context(), request); got.Class != transfer.SendNotSent {
 			t.Errorf("class %v, answer %+v", got.Class, got.Answer)
 		}
@@ -158,12 +156,11 @@ func TestIncompleteInstructionIsNotSent(t *testing.T) {
 	}
 }
 
-// A proxy could send again, or answer in the bank's place.
 func TestProxyFromEnvironmentIsNotUsed(t *testing.T) {
 	proxy := serve(t, false, reply(200, "", goodTransfer))
 	t.Setenv("HTTP_PROXY", proxy.url)
 	t.Setenv("HTTPS_PROXY", proxy.url)
-	// Loopback addresses never go through a proxy, so the host has to be another.
+	// net/http uses no proxy for loopback addresses.
 	config := testConfig("https://bank.invalid")
 	config.SendTimeout = 5 * time.Second
 	client := newClient(t, config)
@@ -178,7 +175,7 @@ func TestProxyFromEnvironmentIsNotUsed(t *testing.T) {
 	}
 }
 
-// HTTP/2 has retries of its own; it is not spoken even where both sides name it.
+// TestHTTP2IsNotSpoken: HTTP/2 has its own retries. Both sides offer it here.
 func TestHTTP2IsNotSpoken(t *testing.T) {
 	t.Parallel()
 	protocol := make(chan string, 1)

@@ -12,50 +12,50 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// Profile is everything that differs between banks which speak the generic
-// contract. The zero value is not valid; [ParseProfile] and [GenericProfile] make
-// valid ones. The names of the members in JSON stand in parentheses.
+// Profile holds the differences between banks that implement the generic contract.
+// The zero value is not valid; [ParseProfile] and [GenericProfile] return valid ones.
+// The names of the JSON members stand in parentheses.
 type Profile struct {
 	// Name names the bank in logs (name). Required.
 	Name string
-	// TransferPath is where transfers are made and looked up, below the base URL
+	// TransferPath is the path of sends and look-ups below the base URL
 	// (transfer_path). Defaults to /v1/credit-transfers.
 	TransferPath string
 	// KeyHeader is the header that carries the idempotency key (key_header).
 	// Defaults to Idempotency-Key.
 	KeyHeader string
-	// KeyQuoted puts the key in double quotes, as the string of a structured field
-	// that the IETF draft asks for (key_quoted). Defaults to false.
+	// KeyQuoted puts the key in double quotes, as the IETF draft requires
+	// (key_quoted). Defaults to false.
 	KeyQuoted bool
-	// KeyLifetime is how long the bank remembers a key (key_lifetime). Required: a
-	// value that is too long makes a resend a second transfer.
+	// KeyLifetime is the time for which the bank remembers a key (key_lifetime).
+	// Required: with too long a value a resend becomes a second transfer.
 	KeyLifetime time.Duration
-	// VisibilityLag is how late the look-up may show a transfer (visibility_lag).
-	// Required: a value that is too short makes "not found" mean nothing.
+	// VisibilityLag is the longest delay until the look-up shows a transfer
+	// (visibility_lag). Required: with too short a value a not-found proves nothing.
 	VisibilityLag time.Duration
-	// Reject lists the values of a problem's type or code that prove, on a 400,
-	// 402, 403 or 422, that the bank will not execute the transfer (reject).
-	// Required, and may be empty: then no send is ever rejected. A code of which
-	// the bank does not promise that, a duplicate's above all, must not be in it.
+	// Reject lists the problem types and codes that prove, on a 400, 402, 403 or 422,
+	// that the bank will not execute the transfer (reject). Required. Empty: no send
+	// is ever rejected. Leave out every code without that promise, above all the code
+	// of a duplicate.
 	Reject []string
-	// ProblemMediaTypes are the content types under which the bank sends problems;
-	// a problem under any other proves nothing (problem_media_types). Defaults to
-	// application/problem+json alone.
+	// ProblemMediaTypes are the content types of the bank's problem documents
+	// (problem_media_types). A problem of another type proves nothing. Defaults to
+	// application/problem+json.
 	ProblemMediaTypes []string
-	// Statuses says what the bank's status words mean (statuses). Defaults to the
-	// table of ISO 20022; where it is given it replaces that as a whole.
+	// Statuses maps the bank's status words (statuses). Defaults to the ISO 20022
+	// table, which a given value replaces as a whole.
 	Statuses Statuses
-	// NotFound says how the look-up answers for a key that it does not know
-	// (not_found). Required; with neither of the two nothing is ever not found, and
-	// a lost send ends with a person.
+	// NotFound describes the look-up's answer for an unknown key (not_found).
+	// Required. The zero value: no answer means not found, and each lost send needs a
+	// manual decision.
 	NotFound NotFound
-	// LookupParameter is the query parameter that names the key in a look-up
+	// LookupParameter is the query parameter for the key in a look-up
 	// (lookup_parameter). Defaults to client_reference.
 	LookupParameter string
 }
 
-// Statuses are the status words of a bank, by meaning. Case matters. A word that
-// is in no list is pending, with a warning.
+// Statuses are the status words of a bank by meaning. Words are case-sensitive. A word
+// that no list has is pending, with a warning.
 type Statuses struct {
 	// Pending words: the bank has the transfer, and it is not final (pending).
 	Pending []string
@@ -63,21 +63,21 @@ type Statuses struct {
 	Confirmed []string
 	// Rejected words: the bank will not execute it (rejected).
 	Rejected []string
-	// Returned words: executed and sent back (returned).
+	// Returned words: executed and returned (returned).
 	Returned []string
-	// Manual words: a person decides (manual).
+	// Manual words: the instruction needs a manual decision (manual).
 	Manual []string
-	// ManualReasons are the reasons with which a rejected word is for a person
-	// too, since they hint at a transfer that exists already (manual_reasons).
+	// ManualReasons are the reasons that make a rejected word manual, because they
+	// hint at an earlier transfer (manual_reasons).
 	ManualReasons []string
 }
 
-// NotFound is the signal of a look-up that found nothing.
+// NotFound describes the answer of a look-up without a transfer.
 type NotFound struct {
-	// EmptyList: 200 with an empty list (empty_list).
+	// EmptyList: 200 with an empty list means not found (empty_list).
 	EmptyList bool
-	// ProblemCode: 404 with a problem whose type or code is this (problem_code).
-	// Empty means that a 404 proves nothing.
+	// ProblemCode: 404 with a problem of this type or code means not found
+	// (problem_code). Empty: a 404 proves nothing.
 	ProblemCode string
 }
 
@@ -98,7 +98,7 @@ func GenericProfile() Profile {
 			Pending:   []string{"RCVD", "PDNG", "ACTC", "PATC", "ACCP", "ACFC", "ACSP", "ACWC", "ACWP"},
 			Confirmed: []string{"ACSC", "ACCC"},
 			Rejected:  []string{"RJCT", "CANC"},
-			// ISO 20022 has no such word, a return is a message of its own there.
+			// In ISO 20022 a return is a message, not a status.
 			Returned:      []string{"RETURNED"},
 			Manual:        []string{"BLCK"},
 			ManualReasons: []string{"DUPL", "AM05"},
@@ -114,13 +114,13 @@ const (
 	maxKeyLifetime   = 10 * 365 * 24 * time.Hour
 	maxVisibilityLag = 24 * time.Hour
 	maxListEntries   = 200
-	// maxFaults bounds what an error lists; a profile has fewer members.
+	// maxFaults bounds the faults in an error; a profile has fewer members.
 	maxFaults = 50
 
-	// statusGroup is the ISO 20022 word for "some of the group's transfers". It says
-	// nothing about one transfer, so no profile may give it a meaning.
+	// statusGroup is the ISO 20022 status of a group of which some transfers are
+	// accepted. It says nothing about one transfer, so no profile may list it.
 	statusGroup = "PART"
-	// problemBlank is the problem type that means "see the HTTP status".
+	// problemBlank is the problem type for "see the HTTP status".
 	problemBlank = "about:blank"
 )
 
@@ -130,14 +130,14 @@ var (
 	shapeHeader    = newShape(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
 	shapeParameter = newShape(`^[A-Za-z][A-Za-z0-9._\[\]-]{0,63}$`)
 	shapeMediaType = newShape(`^[a-z0-9][a-z0-9!#$&^_.+-]{0,63}/[a-z0-9][a-z0-9!#$&^_.+-]{0,63}$`)
-	// shapeWord bounds what is stored and logged of an answer's status word.
+	// shapeWord bounds the status words that are stored and logged.
 	shapeWord = newShape(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
-	// shapeCode is that of a problem's type or code: a word or a URI.
+	// shapeCode is the shape of a problem's type or code: a word or a URI.
 	shapeCode = newShape(`^[!-~]{1,256}$`)
 )
 
-// shape is a pattern that is compiled when it is first needed: a function without a
-// bank starts without.
+// shape compiles its pattern at the first use, which saves the time in a function
+// without a bank.
 type shape func() *regexp.Regexp
 
 func newShape(pattern string) shape {
@@ -147,15 +147,15 @@ func newShape(pattern string) shape {
 // MatchString reports whether text has the shape.
 func (s shape) MatchString(text string) bool { return s().MatchString(text) }
 
-// ownHeaders are the headers that a request has for other purposes.
+// ownHeaders are the headers that cannot carry the key.
 var ownHeaders = []string{
 	"accept", "accept-encoding", "authorization", "connection", "content-encoding", "content-length", "content-type",
 	"cookie", "expect", "host", "keep-alive", "proxy-authorization", "proxy-connection", "te", "trailer",
 	"transfer-encoding", "upgrade", "user-agent",
 }
 
-// Validate reports the faults of the profile in one error, a line each: what is
-// wrong and what is expected. After fifty it only counts them.
+// Validate returns an error with the faults of the profile, one a line, each with the
+// expected value. It lists at most fifty faults and counts the others.
 func (p Profile) Validate() error {
 	if faults := p.faults(); len(faults) > 0 {
 		return fmt.Errorf("check bank profile:\n%w", joinFaults(faults))
@@ -163,9 +163,8 @@ func (p Profile) Validate() error {
 	return nil
 }
 
-// joinFaults makes one error of the faults. There are more than maxFaults only
-// where a file is something else than a profile, and the error becomes a line of
-// the log.
+// joinFaults joins the faults, at most maxFaults of them: only a file that is not a
+// profile has more, and the error becomes a log line.
 func joinFaults(faults []error) error {
 	if more := len(faults) - maxFaults; more > 0 {
 		faults = append(slices.Clone(faults[:maxFaults]), fmt.Errorf("and %d more", more))
@@ -173,18 +172,18 @@ func joinFaults(faults []error) error {
 	return errors.Join(faults...)
 }
 
-// faults returns what is wrong with the values, in the order of profileMembers.
+// faults returns the faults of the values, in the order of profileMembers.
 func (p Profile) faults() []error {
 	var faults []error
 	for _, m := range profileMembers {
-		if wrong := m.wrong(p); wrong != "" {
-			faults = append(faults, fmt.Errorf("%s %s; expected %s", m.name, wrong, m.expected))
+		if fault := m.fault(p); fault != "" {
+			faults = append(faults, fmt.Errorf("%s %s; expected %s", m.name, fault, m.expected))
 		}
 	}
 	return append(faults, p.ambiguousWords()...)
 }
 
-// ambiguousWords finds the status words that have more than one meaning.
+// ambiguousWords returns a fault for each status word with more than one meaning.
 func (p Profile) ambiguousWords() []error {
 	var faults []error
 	meaning := make(map[string]string)
@@ -201,7 +200,7 @@ func (p Profile) ambiguousWords() []error {
 	return faults
 }
 
-// statusGroupOf is one list of status words with its meaning.
+// statusGroupOf is a list of status words with its meaning.
 type statusGroupOf struct {
 	name    string
 	reading transfer.StatusReading
@@ -218,7 +217,7 @@ func (s Statuses) groups() []statusGroupOf {
 	}
 }
 
-// readings returns what every known word means.
+// readings returns the meaning of every listed word.
 func (s Statuses) readings() map[string]transfer.StatusReading {
 	readings := make(map[string]transfer.StatusReading)
 	for _, group := range s.groups() {
@@ -229,9 +228,9 @@ func (s Statuses) readings() map[string]transfer.StatusReading {
 	return readings
 }
 
-// The checks that profileMembers uses return what is wrong with a value, or "".
+// The functions below return the fault of a value, or "".
 
-func wrongShape(value string, want shape) string {
+func shapeFault(value string, want shape) string {
 	switch {
 	case value == "":
 		return "is empty"
@@ -241,9 +240,9 @@ func wrongShape(value string, want shape) string {
 	return ""
 }
 
-func wrongHeader(value string) string {
-	if wrong := wrongShape(value, shapeHeader); wrong != "" {
-		return wrong
+func headerFault(value string) string {
+	if fault := shapeFault(value, shapeHeader); fault != "" {
+		return fault
 	}
 	if slices.Contains(ownHeaders, strings.ToLower(value)) {
 		return fmt.Sprintf("is %q, which the request has for another purpose", value)
@@ -251,20 +250,20 @@ func wrongHeader(value string) string {
 	return ""
 }
 
-func wrongDuration(d, least, most time.Duration) string {
+func durationFault(d, least, most time.Duration) string {
 	if d < least || d > most {
 		return fmt.Sprintf("is %v", d)
 	}
 	return ""
 }
 
-func wrongList(list []string, want shape, forbidden ...string) string {
+func listFault(list []string, want shape, forbidden string) string {
 	if len(list) > maxListEntries {
 		return fmt.Sprintf("has %d entries", len(list))
 	}
 	for i, entry := range list {
 		switch {
-		case !want.MatchString(entry), slices.Contains(forbidden, entry):
+		case !want.MatchString(entry), entry == forbidden:
 			return fmt.Sprintf("has %q", shorten(entry))
 		case slices.Contains(list[:i], entry):
 			return fmt.Sprintf("has %q twice", entry)
@@ -273,7 +272,7 @@ func wrongList(list []string, want shape, forbidden ...string) string {
 	return ""
 }
 
-// shorten keeps a fault readable whatever stands in the file.
+// shorten bounds a text of the file in a fault.
 func shorten(s string) string {
 	const most = 80
 	if len(s) <= most {

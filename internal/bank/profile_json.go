@@ -15,143 +15,117 @@ import (
 // MaxProfileBytes is the largest profile that [ParseProfile] reads.
 const MaxProfileBytes = 64 << 10
 
-// profileMember is one row of the profile's table: everything that reading and
-// checking know about the member.
+// profileMember is a member of a profile. A dot in the name separates the name of the
+// object that holds it.
 type profileMember struct {
 	name     string
 	required bool
-	// expected completes "…; expected".
-	expected string
-	// target returns where the value is read to.
+	expected string // for errors
+	// target returns a pointer to the member's value.
 	target func(*Profile) any
-	// wrong returns what is wrong with the value, or "".
-	wrong func(Profile) string
+	// fault returns the fault of the value, or "".
+	fault func(Profile) string
 }
 
 const (
-	expectedWords   = "up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)"
-	expectedCodes   = "up to 200 different texts of 1 to 256 visible ASCII characters (about:blank excepted, which says nothing)"
-	expectedBoolean = "true or false"
+	expectedWords = "up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)"
+	expectedCodes = "up to 200 different texts of 1 to 256 visible ASCII characters (about:blank excepted, which says nothing)"
 )
 
-// profileMembers is the table of a profile. Its order is the order in which
-// faults are reported. A dot separates the members of an object within.
+// profileMembers are all members, in the order of the faults in an error.
 var profileMembers = []profileMember{
-	{
-		"name", true, "1 to 64 characters of A-Z a-z 0-9 space . _ - that begin with a letter or digit",
-		func(p *Profile) any { return &p.Name },
-		func(p Profile) string { return wrongShape(p.Name, shapeName) },
-	},
-	{
-		"transfer_path", false, "a path such as /v1/credit-transfers, without a slash at its end",
-		func(p *Profile) any { return &p.TransferPath },
-		func(p Profile) string { return wrongShape(p.TransferPath, shapePath) },
-	},
-	{
-		"key_header", false, "the name of a header of its own, such as Idempotency-Key",
-		func(p *Profile) any { return &p.KeyHeader },
-		func(p Profile) string { return wrongHeader(p.KeyHeader) },
-	},
-	{
-		"key_quoted", false, expectedBoolean,
-		func(p *Profile) any { return &p.KeyQuoted },
-		func(Profile) string { return "" },
-	},
+	textMember("name", true, "1 to 64 characters of A-Z a-z 0-9 space . _ - that begin with a letter or digit",
+		func(p *Profile) *string { return &p.Name }, func(name string) string { return shapeFault(name, shapeName) }),
+	textMember("transfer_path", false, "a path such as /v1/credit-transfers, without a slash at its end",
+		func(p *Profile) *string { return &p.TransferPath }, func(path string) string { return shapeFault(path, shapePath) }),
+	textMember("key_header", false, "the name of a header of its own, such as Idempotency-Key",
+		func(p *Profile) *string { return &p.KeyHeader }, headerFault),
+	booleanMember("key_quoted", false, func(p *Profile) *bool { return &p.KeyQuoted }),
 	{
 		"key_lifetime", true, "a duration from 1m to 87600h, such as 24h: how long the bank remembers an idempotency key",
 		func(p *Profile) any { return &p.KeyLifetime },
-		func(p Profile) string { return wrongDuration(p.KeyLifetime, minKeyLifetime, maxKeyLifetime) },
+		func(p Profile) string { return durationFault(p.KeyLifetime, minKeyLifetime, maxKeyLifetime) },
 	},
 	{
 		"visibility_lag", true, "a duration from 0s to 24h, such as 15s, and below half of key_lifetime: how late the look-up may show a transfer",
 		func(p *Profile) any { return &p.VisibilityLag },
 		func(p Profile) string {
-			// "Not found" has to be seen twice, that far apart, before a resend; with a
-			// longer lag the key is forgotten before that.
-			return wrongDuration(p.VisibilityLag, 0, min(maxVisibilityLag, max(p.KeyLifetime, minKeyLifetime)/2-1))
+			// A resend needs two not-founds, one lag apart. With a longer lag the bank forgets
+			// the key before the second.
+			return durationFault(p.VisibilityLag, 0, min(maxVisibilityLag, max(p.KeyLifetime, minKeyLifetime)/2-1))
 		},
 	},
-	{
-		"reject", true, expectedCodes,
-		func(p *Profile) any { return &p.Reject },
-		func(p Profile) string { return wrongList(p.Reject, shapeCode, problemBlank) },
-	},
-	{
-		"problem_media_types", false, "1 to 200 different media types in lower case without parameters, such as application/problem+json",
-		func(p *Profile) any { return &p.ProblemMediaTypes },
-		func(p Profile) string {
-			if len(p.ProblemMediaTypes) == 0 {
-				return "is empty"
-			}
-			return wrongList(p.ProblemMediaTypes, shapeMediaType)
-		},
-	},
-	{
-		"statuses.pending", false, expectedWords,
-		func(p *Profile) any { return &p.Statuses.Pending },
-		func(p Profile) string { return wrongList(p.Statuses.Pending, shapeWord, statusGroup) },
-	},
-	{
-		"statuses.confirmed", false, "at least one word, without which nothing is ever confirmed; " + expectedWords,
-		func(p *Profile) any { return &p.Statuses.Confirmed },
-		func(p Profile) string {
-			if len(p.Statuses.Confirmed) == 0 {
-				return "is empty"
-			}
-			return wrongList(p.Statuses.Confirmed, shapeWord, statusGroup)
-		},
-	},
-	{
-		"statuses.rejected", false, expectedWords,
-		func(p *Profile) any { return &p.Statuses.Rejected },
-		func(p Profile) string { return wrongList(p.Statuses.Rejected, shapeWord, statusGroup) },
-	},
-	{
-		"statuses.returned", false, expectedWords,
-		func(p *Profile) any { return &p.Statuses.Returned },
-		func(p Profile) string { return wrongList(p.Statuses.Returned, shapeWord, statusGroup) },
-	},
-	{
-		"statuses.manual", false, expectedWords,
-		func(p *Profile) any { return &p.Statuses.Manual },
-		func(p Profile) string { return wrongList(p.Statuses.Manual, shapeWord, statusGroup) },
-	},
-	{
-		"statuses.manual_reasons", false, expectedWords,
-		func(p *Profile) any { return &p.Statuses.ManualReasons },
-		func(p Profile) string { return wrongList(p.Statuses.ManualReasons, shapeWord, statusGroup) },
-	},
-	{
-		"not_found.empty_list", true, expectedBoolean,
-		func(p *Profile) any { return &p.NotFound.EmptyList },
-		func(Profile) string { return "" },
-	},
-	{
-		"not_found.problem_code", false, "the type or code of the 404 that means not found, 1 to 256 visible ASCII characters other than about:blank, or no such member",
-		func(p *Profile) any { return &p.NotFound.ProblemCode },
-		func(p Profile) string {
-			if p.NotFound.ProblemCode == "" {
+	listMember("reject", true, expectedCodes, func(p *Profile) *[]string { return &p.Reject }, shapeCode, problemBlank),
+	nonEmpty(listMember("problem_media_types", false, "1 to 200 different media types in lower case without parameters, such as application/problem+json",
+		func(p *Profile) *[]string { return &p.ProblemMediaTypes }, shapeMediaType, "")),
+	wordsMember("pending", func(s *Statuses) *[]string { return &s.Pending }),
+	nonEmpty(listMember("statuses.confirmed", false, "at least one word, without which no transfer is ever confirmed; "+expectedWords,
+		func(p *Profile) *[]string { return &p.Statuses.Confirmed }, shapeWord, statusGroup)),
+	wordsMember("rejected", func(s *Statuses) *[]string { return &s.Rejected }),
+	wordsMember("returned", func(s *Statuses) *[]string { return &s.Returned }),
+	wordsMember("manual", func(s *Statuses) *[]string { return &s.Manual }),
+	wordsMember("manual_reasons", func(s *Statuses) *[]string { return &s.ManualReasons }),
+	booleanMember("not_found.empty_list", true, func(p *Profile) *bool { return &p.NotFound.EmptyList }),
+	textMember("not_found.problem_code", false,
+		"the type or code of the 404 that means not found, 1 to 256 visible ASCII characters other than about:blank, or no such member",
+		func(p *Profile) *string { return &p.NotFound.ProblemCode }, func(code string) string {
+			if code == "" {
 				return ""
 			}
-			return wrongList([]string{p.NotFound.ProblemCode}, shapeCode, problemBlank)
-		},
-	},
-	{
-		"lookup_parameter", false, "the name of a query parameter, such as client_reference",
-		func(p *Profile) any { return &p.LookupParameter },
-		func(p Profile) string { return wrongShape(p.LookupParameter, shapeParameter) },
-	},
+			return listFault([]string{code}, shapeCode, problemBlank)
+		}),
+	textMember("lookup_parameter", false, "the name of a query parameter, such as client_reference",
+		func(p *Profile) *string { return &p.LookupParameter }, func(name string) string { return shapeFault(name, shapeParameter) }),
 }
 
-// profileObjects are the members that hold others.
+func textMember(name string, required bool, expected string, field func(*Profile) *string, fault func(string) string) profileMember {
+	return profileMember{
+		name, required, expected,
+		func(p *Profile) any { return field(p) },
+		func(p Profile) string { return fault(*field(&p)) },
+	}
+}
+
+func booleanMember(name string, required bool, field func(*Profile) *bool) profileMember {
+	return profileMember{
+		name, required, "true or false",
+		func(p *Profile) any { return field(p) },
+		func(Profile) string { return "" },
+	}
+}
+
+func listMember(name string, required bool, expected string, field func(*Profile) *[]string, want shape, forbidden string) profileMember {
+	return profileMember{
+		name, required, expected,
+		func(p *Profile) any { return field(p) },
+		func(p Profile) string { return listFault(*field(&p), want, forbidden) },
+	}
+}
+
+func wordsMember(name string, field func(*Statuses) *[]string) profileMember {
+	return listMember("statuses."+name, false, expectedWords, func(p *Profile) *[]string { return field(&p.Statuses) }, shapeWord, statusGroup)
+}
+
+// nonEmpty returns the member of a list that must have an entry.
+func nonEmpty(m profileMember) profileMember {
+	fault := m.fault
+	m.fault = func(p Profile) string {
+		if list, ok := m.target(&p).(*[]string); ok && len(*list) == 0 {
+			return "is empty"
+		}
+		return fault(p)
+	}
+	return m
+}
+
+// profileObjects are the members that are objects.
 var profileObjects = []string{"statuses", "not_found"}
 
-// ParseProfile reads a profile from JSON; see [Profile] for the members and for
-// what is taken where an optional one is absent. Durations are strings such as
-// "24h". Unknown members, members that stand twice, null, and anything after the
-// object are refused. The error names the members that are wrong, what is wrong
-// with each and what is expected, a line each, and only counts them after fifty;
-// the Profile is then the zero value.
+// ParseProfile reads a profile from JSON. [Profile] documents the members and their
+// defaults. Durations are strings such as "24h". Unknown and duplicate members, null,
+// and data after the object are faults. The error lists the faults, one a line, each
+// with the expected value: at most fifty, and the number of the others. The Profile
+// is then the zero value.
 func ParseProfile(data []byte) (Profile, error) {
 	if len(data) > MaxProfileBytes {
 		return Profile{}, fmt.Errorf("read bank profile: it has %d bytes; expected at most %d", len(data), MaxProfileBytes)
@@ -161,8 +135,8 @@ func ParseProfile(data []byte) (Profile, error) {
 		return Profile{}, fmt.Errorf("read bank profile: %w", err)
 	}
 
-	// What is absent or cannot be read keeps its valid default, so that the check of
-	// the values reports no fault twice.
+	// An absent or unreadable member keeps its valid default, so that p.faults does not
+	// report it again.
 	p := GenericProfile()
 	p.NotFound.ProblemCode = ""
 	if _, given := values["statuses"]; given {
@@ -184,15 +158,15 @@ func ParseProfile(data []byte) (Profile, error) {
 	return p, nil
 }
 
-// splitProfile takes the members apart. Those of an object within have its name
-// and a dot before their own; the object itself is there too. faults are the
-// members that a profile does not have.
+// splitProfile returns the values of all members by name, and a fault for each unknown
+// member. The members of an object have its name and a dot before theirs; the object
+// itself is a value too.
 func splitProfile(data []byte) (values map[string]jsontext.Value, faults []error, err error) {
 	if err := json.Unmarshal(data, &values); err != nil || values == nil {
 		return nil, nil, describeProfile(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if strings.Contains(name, ".") { // it would pass for a member of an object within
+		if strings.Contains(name, ".") { // it would pass for a member of an object
 			faults = append(faults, unknownMember(name))
 			delete(values, name)
 		}
@@ -202,13 +176,13 @@ func splitProfile(data []byte) (values map[string]jsontext.Value, faults []error
 		if !present {
 			continue
 		}
-		var within map[string]jsontext.Value
-		if err := json.Unmarshal(value, &within); err != nil || within == nil {
+		var members map[string]jsontext.Value
+		if err := json.Unmarshal(value, &members); err != nil || members == nil {
 			faults = append(faults, fmt.Errorf("%s has a value of another kind; expected an object", object))
 			delete(values, object)
 			continue
 		}
-		for name, value := range within {
+		for name, value := range members {
 			values[object+"."+name] = value
 		}
 	}
@@ -223,24 +197,24 @@ func splitProfile(data []byte) (values map[string]jsontext.Value, faults []error
 }
 
 func unknownMember(name string) error {
-	return fmt.Errorf("%q is unknown; expected the members that are documented at bank.Profile", shorten(name))
+	return fmt.Errorf("%q is unknown; expected a member of the table in docs/bank-profiles.md", shorten(name))
 }
 
-// describeProfile says why the file is not one JSON object. The library's own
-// text is not stable, so only its position and cause are used.
+// describeProfile explains why the file is not one JSON object. The text of the
+// library's error is not stable, so it uses only the position and the cause.
 func describeProfile(err error) error {
 	const expected = "expected one JSON object in UTF-8"
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("byte %d: the member %s stands twice; expected it once", syntax.ByteOffset, shorten(string(syntax.JSONPointer)))
+			return fmt.Errorf("byte %d: duplicate member %s; expected it once", syntax.ByteOffset, shorten(string(syntax.JSONPointer)))
 		}
 		return fmt.Errorf("byte %d: not JSON; %s", syntax.ByteOffset, expected)
 	}
-	return errors.New("it is another JSON value or has something after it; " + expected)
+	return errors.New("another JSON value, or data after the object; " + expected)
 }
 
-// readMember reads a value into what target points to, and reports whether the
-// value is of that kind.
+// readMember reads a value into target, a pointer, and reports whether the value has
+// the target's type.
 func readMember(value jsontext.Value, target any) bool {
 	if value.Kind() == jsontext.KindNull {
 		return false
@@ -257,18 +231,18 @@ func readMember(value jsontext.Value, target any) bool {
 		return err == nil
 	}
 	if list, ok := target.(*[]string); ok {
-		// By hand, because the library reads a null within as "".
+		// The library would read a null in the list as "".
 		var entries []jsontext.Value
 		if json.Unmarshal(value, &entries) != nil {
 			return false
 		}
-		read := make([]string, len(entries))
+		texts := make([]string, len(entries))
 		for i, entry := range entries {
-			if !readMember(entry, &read[i]) {
+			if !readMember(entry, &texts[i]) {
 				return false
 			}
 		}
-		*list = read
+		*list = texts
 		return true
 	}
 	return json.Unmarshal(value, target) == nil

@@ -48,7 +48,6 @@ func TestParseProfile(t *testing.T) {
 	}
 }
 
-// The generic profile as a file is what people start their own from.
 func TestGenericProfileAsAFile(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("testdata/generic.json")
@@ -77,8 +76,8 @@ func TestParseProfileRefuses(t *testing.T) {
 		{"null", "null", "another JSON value"},
 		{"a list", "[]", "another JSON value"},
 		{"trailing data", minimalProfile + "{}", "not JSON"},
-		{"member twice", change(`"name"`, `"name":"a","name"`), "/name stands twice"},
-		{"inner member twice", change(`"paid"]`, `"paid"],"confirmed":["x"]`), "/statuses/confirmed stands twice"},
+		{"member twice", change(`"name"`, `"name":"a","name"`), "duplicate member /name;"},
+		{"inner member twice", change(`"paid"]`, `"paid"],"confirmed":["x"]`), "duplicate member /statuses/confirmed;"},
 		{"invalid UTF-8", change("Example", "Ex\xffmple"), "not JSON"},
 		{"unknown member", change(`"name"`, `"nane":1,"name"`), `"nane" is unknown`},
 		{"unknown inner member", change(`"pending": [`, `"pendign": [`), `"statuses.pendign" is unknown`},
@@ -127,7 +126,7 @@ func TestParseProfileRefuses(t *testing.T) {
 			t.Parallel()
 			got, err := ParseProfile([]byte(row.json))
 			if err == nil || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "expected") {
-				t.Errorf("error %v; want %q in it, and what is expected", err, row.want)
+				t.Errorf("error %v; want %q in it, and the expected value", err, row.want)
 			}
 			if diff := cmp.Diff(Profile{}, got); diff != "" {
 				t.Errorf("a profile beside the error:\n%s", diff)
@@ -144,21 +143,20 @@ func TestParseProfileNamesEveryFault(t *testing.T) {
 		t.Fatal("no error")
 	}
 	const want = `read bank profile:
-"nane" is unknown; expected the members that are documented at bank.Profile
-"not_found.empty_lst" is unknown; expected the members that are documented at bank.Profile
+"nane" is unknown; expected a member of the table in docs/bank-profiles.md
+"not_found.empty_lst" is unknown; expected a member of the table in docs/bank-profiles.md
 name is missing; expected 1 to 64 characters of A-Z a-z 0-9 space . _ - that begin with a letter or digit
 visibility_lag has a value of another kind; expected a duration from 0s to 24h, such as 15s, and below half of key_lifetime: how late the look-up may show a transfer
 not_found.empty_list is missing; expected true or false
 key_header is "Host", which the request has for another purpose; expected the name of a header of its own, such as Idempotency-Key
 key_lifetime is 1s; expected a duration from 1m to 87600h, such as 24h: how long the bank remembers an idempotency key
 reject has "about:blank"; expected up to 200 different texts of 1 to 256 visible ASCII characters (about:blank excepted, which says nothing)
-statuses.confirmed has "PART"; expected at least one word, without which nothing is ever confirmed; up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)`
+statuses.confirmed has "PART"; expected at least one word, without which no transfer is ever confirmed; up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)`
 	if diff := cmp.Diff(want, err.Error()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// TestFaultsAreCountedAfterFifty: the error becomes one line of a log.
 func TestFaultsAreCountedAfterFifty(t *testing.T) {
 	t.Parallel()
 	var members strings.Builder
@@ -182,7 +180,6 @@ func TestFaultsAreCountedAfterFifty(t *testing.T) {
 	}
 }
 
-// Two clients of one profile share nothing that either could change.
 func TestGenericProfileIsACopy(t *testing.T) {
 	t.Parallel()
 	first := GenericProfile()

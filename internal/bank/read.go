@@ -18,11 +18,11 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// maxRetryAfter is the longest wait that a bank is believed to mean.
+// maxRetryAfter caps the wait that a bank can request.
 const maxRetryAfter = 24 * time.Hour
 
-// sendBodyMatters reports whether the body of an answer with that status can
-// change what it proves. Any other body is not waited for.
+// sendBodyMatters reports whether the class of a send depends on the body of an answer
+// with that status. The client reads no other body.
 func sendBodyMatters(status int) bool {
 	switch status {
 	case http.StatusBadRequest, http.StatusPaymentRequired, http.StatusForbidden, http.StatusUnprocessableEntity:
@@ -37,14 +37,14 @@ func statusBodyMatters(status int) bool {
 
 func success(status int) bool { return status >= 200 && status <= 299 }
 
-// readSend classifies a send. See the package's comment for the table.
+// readSend classifies a send by the table in the package comment.
 func (c *Client) readSend(r transfer.SendRequest, e exchange) transfer.SendResult {
 	result := transfer.SendResult{Answer: c.answer(e)}
 	switch status := e.status; {
 	case e.nothingWritten:
 		result.Class = transfer.SendNotSent
 	case status == 0:
-		// Uncertain; the fault is the detail.
+		// uncertain, with the fault as detail
 	case success(status):
 		c.readTransferAnswer(r.Transfer, e, &result)
 	case sendBodyMatters(status):
@@ -60,8 +60,8 @@ func (c *Client) readSend(r transfer.SendRequest, e exchange) transfer.SendResul
 	return result
 }
 
-// readTransferAnswer reads a 2xx. It leaves the class uncertain where the body
-// does not prove more.
+// readTransferAnswer classifies a 2xx by its body. An inconclusive body leaves the
+// class uncertain.
 func (c *Client) readTransferAnswer(ours transfer.Transfer, e exchange, result *transfer.SendResult) {
 	if e.fault != "" {
 		return
@@ -72,7 +72,7 @@ func (c *Client) readTransferAnswer(ours transfer.Transfer, e exchange, result *
 		return
 	}
 	if theirs.key != ours.Key.String() {
-		result.Answer.Detail = errOtherKey.Error() // nothing else of it is about our transfer
+		result.Answer.Detail = errOtherKey.Error()
 		return
 	}
 	theirs.keepIn(&result.Answer)
@@ -89,13 +89,13 @@ func (c *Client) readTransferAnswer(ours transfer.Transfer, e exchange, result *
 	}
 }
 
-// readRefusal reads a 400, 402, 403 or 422.
+// readRefusal classifies a 400, 402, 403 or 422.
 func (c *Client) readRefusal(r transfer.SendRequest, e exchange, result *transfer.SendResult) {
 	p, ok := c.readProblem(e)
 	listed := ok && p.anyOf(c.profile.Reject...)
 	switch {
 	case listed && r.EarlierMayHaveReached:
-		// The refusal is of this copy: the bank may refuse it because it has the first.
+		// The bank may refuse this copy because it has the first one.
 		result.Answer.Detail = "a listed refusal, after an earlier send that may have reached the bank"
 	case listed:
 		result.Class, result.Answer.Detail = transfer.SendRejected, ""
@@ -104,12 +104,12 @@ func (c *Client) readRefusal(r transfer.SendRequest, e exchange, result *transfe
 	case ok:
 		result.Answer.Detail = "a problem that is not on the profile's reject list"
 	case e.fault == "":
-		result.Answer.Detail = "a refusal that is no problem document"
+		result.Answer.Detail = "a refusal without a problem document"
 	}
 }
 
-// readStatus reads the answer to a status question. See the package's comment for
-// the table.
+// readStatus classifies the answer to a status request by the table in the package
+// comment.
 func (c *Client) readStatus(r transfer.StatusRequest, e exchange) transfer.StatusResult {
 	result := transfer.StatusResult{Answer: c.answer(e)}
 	if e.fault != "" {
@@ -127,8 +127,8 @@ func (c *Client) readStatus(r transfer.StatusRequest, e exchange) transfer.Statu
 	return result
 }
 
-// readTransferList reads the body of a 200. It leaves the reading unknown where
-// the body does not prove more.
+// readTransferList classifies the body of a 200. An inconclusive body leaves the
+// reading unknown.
 func (c *Client) readTransferList(ours transfer.Transfer, body []byte, result *transfer.StatusResult) {
 	list, err := readTransfers(body)
 	switch {
@@ -137,7 +137,7 @@ func (c *Client) readTransferList(ours transfer.Transfer, body []byte, result *t
 	case len(list) == 0 && c.profile.NotFound.EmptyList:
 		result.Reading, result.Answer.Detail = transfer.StatusNotFound, ""
 	case len(list) == 0:
-		result.Answer.Detail = "an empty list, which proves nothing at this bank"
+		result.Answer.Detail = "an empty list, which this bank's profile does not count as not found"
 	case len(list) > 1:
 		result.Reading, result.Answer.Detail = transfer.StatusManual, "more than one transfer"
 	case list[0].key != ours.Key.String():
@@ -148,7 +148,8 @@ func (c *Client) readTransferList(ours transfer.Transfer, body []byte, result *t
 	}
 }
 
-// meaning says what the one transfer under our key tells, and what is unusual.
+// meaning returns the reading of the one transfer under the instruction's key, and a
+// detail if it is unusual.
 func (c *Client) meaning(theirs bankTransfer, ours transfer.Transfer) (transfer.StatusReading, string) {
 	if difference := theirs.differsFrom(ours); difference != "" {
 		return transfer.StatusManual, difference
@@ -158,13 +159,13 @@ func (c *Client) meaning(theirs bankTransfer, ours transfer.Transfer) (transfer.
 	case !known:
 		return transfer.StatusPending, detailUnknownWord
 	case reading == transfer.StatusRejected && slices.Contains(c.profile.Statuses.ManualReasons, theirs.reason):
-		return transfer.StatusAttention, "rejected for a reason that hints at another transfer"
+		return transfer.StatusAttention, "rejected for a reason that hints at an earlier transfer"
 	}
 	return reading, ""
 }
 
-// answer returns what is kept of any answer. The detail is replaced where more
-// can be said.
+// answer returns the stored part of an answer. Callers replace the detail by a more
+// specific one.
 func (c *Client) answer(e exchange) transfer.BankAnswer {
 	a := transfer.BankAnswer{HTTPStatus: e.status, RetryAfter: retryAfter(e.header, c.now()), Detail: e.fault}
 	if a.Detail == "" {
@@ -173,8 +174,8 @@ func (c *Client) answer(e exchange) transfer.BankAnswer {
 	return a
 }
 
-// retryAfter reads how long the bank asks to wait, in seconds or as a date. What
-// is neither, or past, asks for nothing.
+// retryAfter returns the wait that the bank requests, in seconds or by a date; 0
+// without a valid future value.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	value := strings.TrimSpace(h.Get("Retry-After"))
 	if value == "" {
@@ -183,7 +184,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	if strings.Trim(value, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || seconds > int64(maxRetryAfter/time.Second) {
-			return maxRetryAfter // so many digits are a long time too
+			return maxRetryAfter
 		}
 		return time.Duration(seconds) * time.Second
 	}
@@ -194,24 +195,24 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(0, date.Sub(now)), maxRetryAfter)
 }
 
-// What is wrong with a body, in words.
+// The faults of a body.
 var (
 	errNotWhole    = errors.New("the body is not one whole JSON object")
 	errNoList      = errors.New("the body has no list of transfers")
-	errNoTransfer  = errors.New("the body is no transfer: a member is missing or of another kind")
+	errNoTransfer  = errors.New("the body is not a transfer: a member is missing or has another type")
 	errOtherKey    = errors.New("the transfer has another key than the one that was sent")
-	errTransferBad = errors.New("the list holds something that is no transfer")
+	errTransferBad = errors.New("the list has an invalid transfer")
 )
 
 const (
 	detailUnknownWord = "warning: the bank's status word is not in the profile"
-	// detailFinalWord stands with an accepted send whose word says rejected, returned
-	// or manual: only the status API is believed about that.
-	detailFinalWord = "the bank has the transfer, with a word that the status API has to say again"
+	// detailFinalWord belongs to an accepted send whose status word says rejected,
+	// returned or manual: the client believes that only from the status API.
+	detailFinalWord = "the bank has the transfer, with a final status that the status API has to confirm"
 )
 
-// bankTransfer is a transfer as the bank tells it. Only readTransfer makes one, and
-// all members but the reason are then there.
+// bankTransfer is a transfer in an answer. readTransfer sets all members but the
+// reason.
 type bankTransfer struct {
 	id       string
 	key      string
@@ -219,11 +220,11 @@ type bankTransfer struct {
 	currency string
 	creditor string
 	status   string
-	reason   string // empty where there is none
+	reason   string // empty: none
 }
 
-// readTransfer reads one transfer. Members that it does not know are let pass,
-// since banks add some.
+// readTransfer reads one transfer. It ignores unknown members, because banks add
+// members.
 func readTransfer(body []byte) (bankTransfer, error) {
 	var raw struct {
 		ID              jsontext.Value `json:"id"`
@@ -234,7 +235,7 @@ func readTransfer(body []byte) (bankTransfer, error) {
 		Status          jsontext.Value `json:"status"`
 		Reason          jsontext.Value `json:"reason"`
 	}
-	// Refuses duplicate members, invalid UTF-8 and anything after the value.
+	// json refuses duplicate members, invalid UTF-8 and trailing data.
 	if err := json.Unmarshal(body, &raw); err != nil {
 		return bankTransfer{}, errNotWhole
 	}
@@ -252,7 +253,8 @@ func readTransfer(body []byte) (bankTransfer, error) {
 	return t, nil
 }
 
-// readTransfers reads the answer to a look-up.
+// readTransfers reads the answer to a status request. Of a longer list it reads two
+// transfers.
 func readTransfers(body []byte) ([]bankTransfer, error) {
 	var raw struct {
 		Transfers jsontext.Value `json:"transfers"`
@@ -269,7 +271,7 @@ func readTransfers(body []byte) ([]bankTransfer, error) {
 	}
 	list := make([]bankTransfer, len(values))
 	if len(values) > 1 {
-		return list, nil // more than one says it all, whatever is in them
+		return list, nil // more than one is manual, whatever they hold
 	}
 	for i, value := range values {
 		var err error
@@ -280,12 +282,12 @@ func readTransfers(body []byte) ([]bankTransfer, error) {
 	return list, nil
 }
 
-// firstTwo returns the elements of an array, at most two of them: an answer has
-// room for half a million, and nobody asks which they are.
+// firstTwo returns at most two elements of an array: an answer has room for half a
+// million, and only their number matters.
 func firstTwo(array jsontext.Value) ([]jsontext.Value, error) {
 	dec := jsontext.NewDecoder(bytes.NewReader(array))
 	if _, err := dec.ReadToken(); err != nil {
-		return nil, err //nolint:wrapcheck // the caller says what it means
+		return nil, err //nolint:wrapcheck // the caller replaces it
 	}
 	var values []jsontext.Value
 	for len(values) < 2 && dec.PeekKind() != jsontext.KindEndArray {
@@ -302,15 +304,15 @@ func readText(raw jsontext.Value, text *string) bool {
 	return raw.Kind() == jsontext.KindString && json.Unmarshal(raw, text) == nil && *text != ""
 }
 
-// readID reads the bank's name of the transfer, which is stored and logged.
+// readID reads the bank's transfer ID, which is stored and logged.
 func readID(raw jsontext.Value, id *string) bool {
 	const maxIDBytes = 256
 	return readText(raw, id) && len(*id) <= maxIDBytes && !strings.ContainsFunc(*id, unicode.IsControl)
 }
 
-// readDigits takes plain digits only: a sign, a point or an exponent is refused,
-// so no amount is ever rounded or read through a float. JSON allows no leading
-// zero, so equal amounts have equal digits, of whatever length.
+// readDigits accepts digits only and refuses a sign, a point or an exponent, so no
+// amount is rounded or read through a float. JSON allows no leading zero, so equal
+// amounts have equal digits.
 func readDigits(raw jsontext.Value, digits *string) bool {
 	if raw.Kind() != jsontext.KindNumber || bytes.ContainsAny(raw, "-+.eE") {
 		return false
@@ -319,8 +321,8 @@ func readDigits(raw jsontext.Value, digits *string) bool {
 	return true
 }
 
-// differsFrom names the members in which the bank's transfer is not ours, or
-// returns "".
+// differsFrom names the members in which the bank's transfer differs from ours; empty:
+// none.
 func (t bankTransfer) differsFrom(ours transfer.Transfer) string {
 	var members []string
 	if t.amount != strconv.FormatInt(ours.AmountCents, 10) {
@@ -338,8 +340,8 @@ func (t bankTransfer) differsFrom(ours transfer.Transfer) string {
 	return "the bank's transfer differs from ours in " + strings.Join(members, ", ")
 }
 
-// keepIn keeps what is ours to keep. A status that has not the shape of a word is
-// left out: it could be anything.
+// keepIn adds the stored members to an answer. It leaves out a status that is not a
+// word, because the text could hold personal data.
 func (t bankTransfer) keepIn(a *transfer.BankAnswer) {
 	a.TransferID = t.id
 	if shapeWord.MatchString(t.status) {
@@ -347,12 +349,12 @@ func (t bankTransfer) keepIn(a *transfer.BankAnswer) {
 	}
 }
 
-// problem is a problem document (RFC 9457) as far as it matters.
+// problem holds the relevant members of a problem document (RFC 9457).
 type problem struct{ kind, code string }
 
-// readProblem reads a problem document. It is none where the answer does not
-// call itself one, is not whole, or names another HTTP status than it came with,
-// as happens when something between the bank and us has replaced the status.
+// readProblem reads a problem document. It reports false for another media type, an
+// incomplete answer, or a document that names another HTTP status: an intermediary
+// may have replaced the status.
 func (c *Client) readProblem(e exchange) (problem, bool) {
 	if e.fault != "" {
 		return problem{}, false
@@ -377,8 +379,8 @@ func (c *Client) readProblem(e exchange) (problem, bool) {
 	return p, hasType || hasCode
 }
 
-// anyOf reports whether the problem's type or code is among the given ones, none
-// of which is empty.
+// anyOf reports whether the problem's type or code is one of codes, which must not be
+// empty.
 func (p problem) anyOf(codes ...string) bool {
 	return slices.Contains(codes, p.kind) || slices.Contains(codes, p.code)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// knownDetails matches every detail that an answer can have. A text that does not
-// match is one into which something of the exchange has got.
+// knownDetails matches every detail of an answer. Any other text quotes a part of the
+// exchange.
 var knownDetails = func() *regexp.Regexp {
 	fixed := []string{
 		detailNoRequest, detailNoName, detailRefused, detailTLS, detailTLSLate, detailNoConn, detailTimeout, detailBroken,
@@ -22,10 +22,10 @@ var knownDetails = func() *regexp.Regexp {
 		errNotWhole.Error(), errNoList.Error(), errNoTransfer.Error(), errOtherKey.Error(), errTransferBad.Error(),
 		"a listed refusal, after an earlier send that may have reached the bank",
 		"a problem that is not on the profile's reject list",
-		"a refusal that is no problem document",
-		"an empty list, which proves nothing at this bank",
+		"a refusal without a problem document",
+		"an empty list, which this bank's profile does not count as not found",
 		"more than one transfer",
-		"rejected for a reason that hints at another transfer",
+		"rejected for a reason that hints at an earlier transfer",
 		"the instruction has no key or no body", "the instruction has no key",
 	}
 	for i := range fixed {
@@ -95,8 +95,7 @@ func TestErrorsShowNoSecret(t *testing.T) {
 	}
 }
 
-// A bank that echoes everything it was told into its errors gets none of it into
-// what is kept.
+// TestAnswersKeepNoPayload has a bank that echoes the request in its errors.
 func TestAnswersKeepNoPayload(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []script{

@@ -6,12 +6,11 @@ import (
 	"log/slog"
 )
 
-// Secret is a text that never shows itself: printing, logging and encoding it
-// give a placeholder. Converting it to a string gives the text. The zero value
-// means that there is none.
+// Secret is a text that prints, logs and encodes as a placeholder. Converting it to
+// a string gives the text. The zero value means no secret.
 type Secret string
 
-// What is shown in place of a secret.
+// The placeholders.
 const (
 	hiddenSecret = "[secret]"
 	noSecret     = "[none]"
@@ -28,15 +27,14 @@ func (s Secret) String() string {
 // GoString returns a placeholder.
 func (s Secret) GoString() string { return s.String() }
 
-// Format writes a placeholder whatever the verb is. Without it a verb that does
-// not fit a string, such as %d, would print the text as a fault.
+// Format writes a placeholder for every verb. Without it a verb that does not fit a
+// string, such as %d, would print the text in its error message.
 func (s Secret) Format(f fmt.State, _ rune) {
-	// A formatter has no way to return an error; fmt keeps none either.
-	_, _ = io.WriteString(f, s.String())
+	_, _ = io.WriteString(f, s.String()) // a fmt.Formatter cannot return an error
 }
 
 // LogValue returns a placeholder.
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText returns a placeholder, which is also what JSON shows.
+// MarshalText returns a placeholder, which JSON uses too.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -42,7 +42,7 @@ var (
 const (
 	testBody = `{"client_reference":"bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6","amount_minor":4731,"currency":"USD",` +
 		`"debtor_account":"reserve-claims","creditor_account":"cp-19","remittance":"claim 19-4431"}`
-	// goodTransfer is what a good bank answers to it.
+	// goodTransfer is the answer of a bank without faults.
 	goodTransfer = `{"id":"tr-1","client_reference":"bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6","amount_minor":4731,` +
 		`"currency":"USD","creditor_account":"cp-19","status":"ACCP"}`
 )
@@ -53,7 +53,6 @@ func sendRequest() transfer.SendRequest {
 
 func statusRequest() transfer.StatusRequest { return transfer.StatusRequest{Transfer: testTransfer} }
 
-// list is the answer to a look-up.
 func list(transfers ...string) string { return `{"transfers":[` + strings.Join(transfers, ",") + `]}` }
 
 // with returns goodTransfer with one piece replaced.
@@ -67,8 +66,8 @@ func with(old, replacement string) string {
 // withStatus returns goodTransfer with another status word.
 func withStatus(word string) string { return with(`"ACCP"`, `"`+word+`"`) }
 
-// rawBank is a server on a real socket that reads whole requests, counts them,
-// and answers each with whatever bytes, or faults, its script says.
+// rawBank is a server on a real socket that reads whole requests, counts them, and
+// answers with the bytes or faults of its script.
 type rawBank struct {
 	url      string
 	listener net.Listener
@@ -79,15 +78,15 @@ type rawBank struct {
 	open     []net.Conn
 }
 
-// seenRequest is one request that the bank has read to its end.
+// seenRequest is a request that the bank read to its end.
 type seenRequest struct {
 	*http.Request
 
 	body string
 }
 
-// script answers the n-th request, from 1. The connection is kept only if it
-// returns true.
+// script answers the n-th request of a connection, from 1, and reports whether to keep
+// the connection.
 type script func(c net.Conn, n int) (keep bool)
 
 func serve(t *testing.T, secure bool, answer script) *rawBank {
@@ -97,8 +96,7 @@ func serve(t *testing.T, secure bool, answer script) *rawBank {
 	return b
 }
 
-// serveRaw is a bank that does with every connection what talk does, and counts
-// nothing.
+// serveRaw starts a bank that calls talk for every connection, and counts no request.
 func serveRaw(t *testing.T, talk func(net.Conn)) *rawBank {
 	t.Helper()
 	b := listen(t, false)
@@ -166,8 +164,7 @@ func (b *rawBank) converse(c net.Conn, answer script) {
 	}
 }
 
-// stop returns all requests, once every connection has ended. A client that keeps
-// one open is not waited for longer than some seconds.
+// stop returns all requests when every connection has ended, or after some seconds.
 func (b *rawBank) stop() []seenRequest {
 	b.listener.Close()
 	b.mu.Lock()
@@ -182,12 +179,12 @@ func (b *rawBank) stop() []seenRequest {
 // say answers with the given bytes and closes the connection.
 func say(text string) script {
 	return func(c net.Conn, _ int) bool {
-		_, _ = io.WriteString(c, text) // a client that has seen enough may be gone
+		_, _ = io.WriteString(c, text) // the client may have closed the connection
 		return false
 	}
 }
 
-// reply answers with a whole HTTP answer. header lines end with \r\n.
+// reply writes an HTTP answer. Each line of header ends with \r\n.
 func reply(status int, header, body string) script {
 	return say(fmt.Sprintf("HTTP/1.1 %d %s\r\n%sContent-Length: %d\r\n\r\n%s", status, http.StatusText(status), header, len(body), body))
 }
@@ -199,7 +196,7 @@ func refuse(status int, code string) script {
 	return reply(status, problemType, fmt.Sprintf(`{"type":"https://bank.example/problems/%s","title":"x","status":%d,"code":%q}`, code, status, code))
 }
 
-// then writes the bytes and goes on with next.
+// then writes the bytes and calls next.
 func then(text string, next script) script {
 	return func(c net.Conn, n int) bool {
 		_, _ = io.WriteString(c, text)
@@ -207,13 +204,13 @@ func then(text string, next script) script {
 	}
 }
 
-// hang says nothing until the client is gone.
+// hang waits until the client closes the connection.
 func hang(c net.Conn, _ int) bool {
 	_, _ = io.Copy(io.Discard, c)
 	return false
 }
 
-// cut closes the socket without a word, TLS's own end included.
+// cut closes the socket without an answer, and without TLS's close_notify.
 func cut(c net.Conn, _ int) bool {
 	socket(c).Close()
 	return false
@@ -234,7 +231,7 @@ func socket(c net.Conn) net.Conn {
 	return c
 }
 
-// newTLSServer is net/http's own server, which offers HTTP/2.
+// newTLSServer returns a server that offers HTTP/2.
 func newTLSServer(t *testing.T, h http.Handler) *httptest.Server {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
@@ -245,7 +242,7 @@ func newTLSServer(t *testing.T, h http.Handler) *httptest.Server {
 	return server
 }
 
-// authority is a certificate for 127.0.0.1 that vouches for itself.
+// authority is a self-signed certificate for 127.0.0.1.
 type authority struct {
 	certificate tls.Certificate
 	pool        *x509.CertPool
@@ -274,7 +271,6 @@ var testAuthority = sync.OnceValue(func() authority {
 	return authority{tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool}
 })
 
-// testConfig is the configuration of a client of the given bank.
 func testConfig(url string) Config {
 	return Config{
 		BaseURL: url, Token: testToken, Profile: GenericProfile(), Now: func() time.Time { return testNow },

@@ -14,8 +14,8 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// Where a row hangs, the client's time limit is this short. It has to be long
-// enough for a connection and a handshake on a busy machine.
+// The client's time limit in rows where the bank hangs: long enough for a connection
+// and a handshake on a busy machine.
 const hangTimeout = time.Second
 
 const headOK = "HTTP/1.1 201 Created\r\n"
@@ -33,19 +33,19 @@ func lengthOf(body string, more int) string {
 	return fmt.Sprintf(headOK+"Content-Length: %d\r\n\r\n%s", len(body)+more, body)
 }
 
-// answered is the answer to a send that is kept when goodTransfer came.
+// answered is the stored answer of a send with goodTransfer.
 func answered(status int, word string) transfer.BankAnswer {
 	return transfer.BankAnswer{HTTPStatus: status, TransferID: "tr-1", Status: word}
 }
 
-// sendRow is one row of the table of sends, after the request was written.
+// sendRow is a row of the table of sends after the first.
 type sendRow struct {
 	name    string
 	answer  script
 	earlier bool
 	hangs   bool
 	want    transfer.SendClass
-	// kept is compared where it is not nil.
+	// kept: nil is not compared.
 	kept *transfer.BankAnswer
 }
 
@@ -93,7 +93,7 @@ func sendRows() []sendRow {
 			name: "other creditor", answer: reply(201, "", with("cp-19", "cp-20")), want: transfer.SendManual,
 			kept: kept(transfer.BankAnswer{HTTPStatus: 201, TransferID: "tr-1", Status: "ACCP", Detail: "the bank's transfer differs from ours in creditor"}),
 		},
-		{name: "other amount and unknown word", answer: reply(201, "", strings.Replace(withStatus("WHAT"), "4731", "1", 1)), want: transfer.SendManual},
+		{name: "other amount and unknown word", answer: reply(201, "", strings.Replace(withStatus("NEWWORD"), "4731", "1", 1)), want: transfer.SendManual},
 
 		// 2xx otherwise.
 		{name: "truncated, Content-Length", answer: then(lengthOf(half, len(goodTransfer)-len(half)), cut)},
@@ -108,7 +108,7 @@ func sendRows() []sendRow {
 		{name: "null", answer: reply(200, "", "null")},
 		{name: "a list", answer: reply(200, "", "["+goodTransfer+"]")},
 		{name: "error object", answer: reply(200, problemType, `{"type":"x","code":"insufficient_funds","status":402}`)},
-		{name: "unknown word", answer: reply(201, "", withStatus("WHAT"))},
+		{name: "unknown word", answer: reply(201, "", withStatus("NEWWORD"))},
 		{name: "the group's word", answer: reply(201, "", withStatus("PART"))},
 		{name: "empty word", answer: reply(201, "", withStatus(""))},
 		{name: "trailing data", answer: reply(201, "", goodTransfer+"x")},
@@ -200,8 +200,7 @@ func sendRows() []sendRow {
 	return rows
 }
 
-// TestSendTable is the table of sends from the first header on. That nothing was
-// written is in TestNotSent.
+// TestSendTable has the table of sends without its first row, which TestNotSent has.
 func TestSendTable(t *testing.T) {
 	t.Parallel()
 	overPlainAndTLS(t, func(t *testing.T, secure bool) {
@@ -255,8 +254,8 @@ func statusRows() []statusRow {
 		{name: "reason of another kind", answer: ok(withReason("RJCT", `{"code":"DUPL"}`))},
 		{name: "confirmed with such a reason", answer: ok(withReason("ACSC", `"DUPL"`)), want: transfer.StatusConfirmed},
 		{
-			name: "unknown word", answer: ok(list(withStatus("WHAT"))), want: transfer.StatusPending,
-			kept: kept(transfer.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Status: "WHAT", Detail: detailUnknownWord}),
+			name: "unknown word", answer: ok(list(withStatus("NEWWORD"))), want: transfer.StatusPending,
+			kept: kept(transfer.BankAnswer{HTTPStatus: 200, TransferID: "tr-1", Status: "NEWWORD", Detail: detailUnknownWord}),
 		},
 		{
 			name: "a sentence as the word", answer: ok(list(withStatus("paid to cp-19"))), want: transfer.StatusPending,
@@ -301,7 +300,7 @@ func statusRows() []statusRow {
 		{name: "hang", answer: hang, hangs: true},
 		{name: "hang in the body", answer: then("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"+half, hang), hangs: true},
 		{name: "1xx then close", answer: then("HTTP/1.1 103 Early Hints\r\n\r\n", cut)},
-		{name: "garbage", answer: say("what?\r\n\r\n")},
+		{name: "garbage", answer: say("hello?\r\n\r\n")},
 		{name: "truncated, Content-Length", answer: then("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n"+list(withStatus("ACSC")), cut)},
 		{name: "truncated, chunked", answer: then("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n12\r\n"+list()+"\r\n", cut)},
 		{name: "truncated, until close", answer: say("HTTP/1.1 200 OK\r\n\r\n" + half)},
@@ -373,7 +372,6 @@ func TestStatusTable(t *testing.T) {
 	})
 }
 
-// The signals of "not found" count only where the profile has them.
 func TestNotFoundOnlyAsTheProfileSays(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -428,7 +426,6 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A class is a value, and the zero value is the one that proves nothing.
 func TestZeroValuesProveNothing(t *testing.T) {
 	t.Parallel()
 	c := newClient(t, testConfig("https://bank.example"))
@@ -440,7 +437,6 @@ func TestZeroValuesProveNothing(t *testing.T) {
 	}
 }
 
-// The caller going away does not end a send: the exchange has its own time limit.
 func TestCallerCancellationEndsNoExchange(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -15,7 +15,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// instruments are what is measured with; the package comment lists them.
+// instruments are the metrics that the package comment lists.
 type instruments struct {
 	settlements, conflicts, quarantined metric.Int64Counter
 	attempts, instructions              metric.Int64Counter
@@ -44,20 +44,20 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		return h
 	}
 	i = instruments{
-		settlements:  counter("settleonce.settlements", "{delivery}", "Deliveries by what became of them."),
-		conflicts:    counter("settleonce.conflicts", "{member}", "Conflicts, once for each member that differs."),
+		settlements:  counter("settleonce.settlements", "{delivery}", "Deliveries by outcome."),
+		conflicts:    counter("settleonce.conflicts", "{member}", "Conflicts, once for each differing member."),
 		quarantined:  counter("settleonce.quarantined", "{delivery}", "Quarantined deliveries by reason."),
-		attempts:     counter("settleonce.bank.attempts", "{exchange}", "Exchanges with the bank by what they proved."),
+		attempts:     counter("settleonce.bank.attempts", "{exchange}", "Exchanges with the bank by class."),
 		instructions: counter("settleonce.bank.instructions", "{instruction}", "Bank instructions that entered a state."),
-		duration:     histogram("settleonce.duration", "Duration of a delivery, its exchange with the bank included.", durations),
+		duration:     histogram("settleonce.duration", "Duration of a delivery with its exchange with the bank.", durations),
 		publishLag:   histogram("settleonce.publish_lag", "From the publishing of a message to the end of its delivery.", lags),
-		replayAge:    histogram("settleonce.replay_age", "How long ago the payout of a duplicate or conflict was settled.", ages),
+		replayAge:    histogram("settleonce.replay_age", "Time since the settlement of a duplicate's or conflict's payout.", ages),
 	}
 	i.oldestUncertain, err = m.Float64Gauge("settleonce.bank.oldest_uncertain_age", metric.WithUnit("s"),
-		metric.WithDescription("Age of the oldest uncertain bank instruction, as of the latest run of the reconciler."))
+		metric.WithDescription("Age of the oldest uncertain bank instruction, as of the last run of the reconciler."))
 	errs = append(errs, err)
 	i.manual, err = m.Int64Gauge("settleonce.bank.manual", metric.WithUnit("{instruction}"),
-		metric.WithDescription("Bank instructions that wait for a person, up to 1000, as of the latest run of the reconciler."))
+		metric.WithDescription("Bank instructions that wait for a decision, up to 1000, as of the last run of the reconciler."))
 	return i, errors.Join(append(errs, err)...)
 }
 
@@ -86,7 +86,7 @@ func (t *Telemetry) Delivery(ctx context.Context, d settle.Delivery) (context.Co
 	}
 }
 
-// end ends a span. The error's text is in the log, under the same trace.
+// end ends a span. The log has the error's text under the same trace.
 func end(span trace.Span, err error) {
 	if err != nil {
 		span.SetStatus(codes.Error, "see the log")

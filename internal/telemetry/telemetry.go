@@ -1,45 +1,45 @@
-// Package telemetry makes OpenTelemetry metrics and traces of what the function
-// does, and exports them by OTLP over HTTP to a collector that the environment
-// names. Without one nothing of the package is used and nothing is measured.
+// Package telemetry records OpenTelemetry metrics and traces, and exports them by OTLP
+// over HTTP to the collector that the environment names. Without a collector the
+// package is not used.
 //
-// The package exists so that no other one knows what is measured: it observes
-// deliveries and runs ([event.Observer]), and stands in front of the store and of
-// the bank.
+// No other package knows the metrics: this one observes deliveries and runs
+// ([event.Observer]), and wraps the store and the bank.
 //
-// # What is exported
+// # Metrics
 //
-//	settleonce.settlements               counter    outcome         deliveries by what became of them
-//	settleonce.conflicts                 counter    member          conflicts, once for each member that differs
+//	settleonce.settlements               counter    outcome         deliveries
+//	settleonce.conflicts                 counter    member          conflicts, once for each differing member
 //	settleonce.quarantined               counter    reason          quarantined deliveries
-//	settleonce.duration                  histogram  s, outcome      of a delivery, its exchange with the bank included
+//	settleonce.duration                  histogram  s, outcome      of a delivery with its exchange with the bank
 //	settleonce.publish_lag               histogram  s               from publishing to the end of a delivery
-//	settleonce.replay_age                histogram  s, outcome      of duplicates and conflicts: since the payout was settled
-//	settleonce.bank.attempts             counter    exchange, class exchanges with the bank by what they proved
+//	settleonce.replay_age                histogram  s, outcome      of duplicates and conflicts: time since the settlement
+//	settleonce.bank.attempts             counter    exchange, class exchanges with the bank
 //	settleonce.bank.instructions         counter    state           bank instructions that entered a state
-//	settleonce.bank.oldest_uncertain_age gauge      s               of the latest run of the reconciler
-//	settleonce.bank.manual               gauge                      instructions that wait for a person, up to 1000, as of that run
+//	settleonce.bank.oldest_uncertain_age gauge      s               as of the last run of the reconciler
+//	settleonce.bank.manual               gauge                      instructions that wait for a decision, up to 1000, as of that run
 //
-// A trace has one span for the delivery or the run, and in it one for each call of
-// the store and for each exchange with the bank. It continues the trace that the
-// event came with. The library samples as its own environment variables say, by
-// default what the caller samples. Attributes hold IDs, outcomes and states: no
-// payload, creditor account, reference, metadata, message attribute or error text.
+// # Traces
 //
-// # When it is exported
+// A trace has a span for the delivery or the run, and in it a span for each call of
+// the store and each exchange with the bank. It continues the trace of the event. The
+// library's environment variables configure the sampling, by default the caller's.
+// Attributes hold IDs, outcomes and states: no payload, creditor account, reference,
+// metadata, message attribute or error text.
 //
-// An instance has no CPU between requests, so that the library's timers do not go
-// on there and what was measured last would wait for the next request. Each answer
-// therefore sets off an export, in the background and after the answer has been
-// sent: one at a time, and none within [pause] of the one before. The instance may
-// fall asleep in the middle of it and go on with its next request, and exports what
-// is left when it is told to stop. An instance that is killed loses that much. What
-// must not be lost is in the log, and in Spanner.
+// # Export
 //
-// A collector that is slow or gone delays no answer: spans wait in a queue of
-// fixed length and are dropped when it is full, metrics are sums already.
+// An instance has no CPU between requests, so the library's timers stop there, and the
+// last measurements would wait for the next request. Therefore each answer triggers an
+// export in the background, after the answer was sent: one at a time, and at most one
+// every [pause]. The instance may sleep during an export and continue it with its next
+// request. It exports the rest when the platform stops it. A killed instance loses the
+// rest; the log and Spanner have everything that must not be lost.
 //
-// OTLP over HTTP and not over gRPC: it adds as many packages to the program, and
-// has no connection that would have to be kept alive while the instance sleeps.
+// A slow or missing collector delays no answer: spans wait in a queue of fixed length,
+// and a full queue drops them. Metrics are sums.
+//
+// OTLP over gRPC would add as many packages to the program, and a connection to keep
+// alive while the instance sleeps.
 //
 // [event.Observer]: https://pkg.go.dev/github.com/settleonce/settleonce/internal/event#Observer
 package telemetry
@@ -64,50 +64,49 @@ import (
 	notraces "go.opentelemetry.io/otel/trace/noop"
 )
 
-// scope is the name under which everything is exported.
+// scope is the name of the tracer and the meter.
 const scope = "github.com/settleonce/settleonce"
 
 const (
-	// pause is the least time between the end of an export and the beginning of the
-	// next.
+	// pause is the least time between two exports.
 	pause = 5 * time.Second
 	// exportLimit bounds one export in the background.
 	exportLimit = 10 * time.Second
 )
 
-// Config says what is exported and by whom. Where to, and everything else, the
-// library reads from its own variables, OTEL_EXPORTER_OTLP_ENDPOINT and so on.
+// Config configures a [Telemetry]. The library reads the collector's address and its
+// other settings from its own variables, such as OTEL_EXPORTER_OTLP_ENDPOINT.
 type Config struct {
-	// Traces and Metrics tell which of the two are exported.
+	// Traces and Metrics enable the export of each.
 	Traces, Metrics bool
 	// Service and Revision name the program. OTEL_SERVICE_NAME and
-	// OTEL_RESOURCE_ATTRIBUTES stand above them.
+	// OTEL_RESOURCE_ATTRIBUTES override them.
 	Service, Revision string
-	// InstanceID tells the instances of one service apart. Required.
+	// InstanceID distinguishes the instances of a service. Required.
 	InstanceID string
-	// Now tells the time. Required.
+	// Now is the clock. Required.
 	Now func() time.Time
-	// Log gets a line for what could not be exported. Required.
+	// Log receives a line for each failed export. Required.
 	Log *slog.Logger
 }
 
-// Telemetry measures and exports. A nil *Telemetry does neither. It is safe for
+// Telemetry records and exports. A nil *Telemetry does neither. It is safe for
 // concurrent use.
 type Telemetry struct {
 	now         func() time.Time
 	tracer      trace.Tracer
 	instruments instruments
-	// Of the providers: nothing where neither traces nor metrics are exported.
+	// The functions of the providers of traces and metrics.
 	flush, shutdown []func(context.Context) error
 
 	answered chan struct{}
 	stop     chan struct{}      // closed: no further export begins
-	abort    context.CancelFunc // ends the one that is under way; what it holds is lost
-	stopped  chan struct{}      // closed when none is under way any more
+	abort    context.CancelFunc // ends the running export, which loses its data
+	stopped  chan struct{}      // closed after the last export
 }
 
-// New begins to measure; the result is nil where cfg asks for nothing. What cannot
-// be exported is logged and no error: payouts are settled without it.
+// New returns a running Telemetry; nil if cfg enables neither traces nor metrics. It
+// logs failures instead of returning them, because payouts do not need telemetry.
 func New(ctx context.Context, cfg Config) *Telemetry {
 	if !cfg.Traces && !cfg.Metrics {
 		return nil
@@ -128,7 +127,6 @@ func New(ctx context.Context, cfg Config) *Telemetry {
 	return t
 }
 
-// warn logs what the library could not do. Its errors are about the collector.
 func warn(ctx context.Context, log *slog.Logger, err error) {
 	log.LogAttrs(ctx, slog.LevelWarn, "telemetry not exported", slog.String("error", err.Error()))
 }
@@ -142,7 +140,7 @@ func describe(ctx context.Context, cfg Config) *resource.Resource {
 	}
 	res, err := resource.New(ctx, resource.WithAttributes(attrs...), resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		warn(ctx, cfg.Log, err) // the resource holds what could be read
+		warn(ctx, cfg.Log, err) // res is usable, without the failed parts
 	}
 	return res
 }
@@ -172,7 +170,7 @@ func (t *Telemetry) exportMetrics(ctx context.Context, res *resource.Resource, c
 	}
 	var err error
 	if t.instruments, err = newInstruments(meter); err != nil {
-		warn(ctx, cfg.Log, err) // an instrument that could not be made does nothing
+		warn(ctx, cfg.Log, err) // a failed instrument does nothing
 	}
 }
 
@@ -180,11 +178,11 @@ func (t *Telemetry) exportMetrics(ctx context.Context, res *resource.Resource, c
 func (t *Telemetry) Answered() {
 	select {
 	case t.answered <- struct{}{}:
-	default: // an export that takes this answer's along is due already
+	default: // the next export includes this answer
 	}
 }
 
-// exportAfterAnswers exports after answers until it is stopped.
+// exportAfterAnswers exports after answers until t.stop is closed.
 func (t *Telemetry) exportAfterAnswers(ctx context.Context) {
 	defer close(t.stopped)
 	rest := time.NewTimer(0)
@@ -215,8 +213,8 @@ func (t *Telemetry) export(ctx context.Context) {
 	}
 }
 
-// Shutdown exports what is left and ends the exporting; it is called once. With an
-// error, which may be ctx's, some of it is lost.
+// Shutdown exports the rest and stops exporting. Call it once. An error, which may be
+// ctx's, means that data is lost.
 func (t *Telemetry) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -230,7 +228,7 @@ func (t *Telemetry) Shutdown(ctx context.Context) error {
 		errs = append(errs, shutdown(ctx))
 	}
 	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("export what is left: %w", err)
+		return fmt.Errorf("export remaining telemetry: %w", err)
 	}
 	return nil
 }

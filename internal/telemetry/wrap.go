@@ -71,7 +71,7 @@ func (t *Telemetry) entered(ctx context.Context, state transfer.State) {
 	t.instruments.instructions.Add(ctx, 1, with(attribute.String("state", string(state))))
 }
 
-// Bank returns bank with a span and a count for each exchange.
+// Bank wraps bank to record a span and a count for each exchange.
 func (t *Telemetry) Bank(bank transfer.Bank) transfer.Bank {
 	if t == nil {
 		return bank

@@ -11,17 +11,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTheDiagramIsTheTable compares the state diagram of README.md with the
-// transitions: the same changes of state, and those that people decide about with
-// the decision's flag.
-func TestTheDiagramIsTheTable(t *testing.T) {
+// TestDiagramMatchesTransitions compares the state diagram of docs/ARCHITECTURE.md
+// with the transitions: the same changes of state, and a flag of settlectl decide on
+// each manual decision.
+func TestDiagramMatchesTransitions(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("../../../README.md")
+	page, err := os.ReadFile("../../../docs/ARCHITECTURE.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	shown := map[string]string{}
-	for _, edge := range regexp.MustCompile(`(?m)^  (\w+) --> (\w+): (.+)$`).FindAllStringSubmatch(string(readme), -1) {
+	for _, edge := range regexp.MustCompile(`(?m)^  (\w+) --> (\w+): (.+)$`).FindAllStringSubmatch(string(page), -1) {
 		if edge[1] != edge[2] {
 			shown[edge[1]+" to "+edge[2]] = edge[3]
 		}
@@ -41,6 +41,6 @@ func TestTheDiagramIsTheTable(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(shown))); diff != "" {
-		t.Errorf("changes of state (-transitions +README.md):\n%s", diff)
+		t.Errorf("changes of state (-transitions +ARCHITECTURE.md):\n%s", diff)
 	}
 }

@@ -1,123 +1,108 @@
-package bench
+package main
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"fmt"
-	"io"
+	"os"
 	"os/exec"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 )
 
-// ChildConfig says what a child process settles, and where.
-type ChildConfig struct {
-	// Contender is its key.
-	Contender string
+// childConfig is the argument of a child process, as JSON.
+type childConfig struct {
+	Contender string `json:"contender"` // key
 	// Database is a name in the Spanner emulator, or a PostgreSQL connection string.
-	Database string
-	// Spanner is the emulator's host:port.
-	Spanner string
-	// Ahead is how far the process's clock is ahead of the time.
-	Ahead time.Duration
+	Database string `json:"database"`
+	// Emulator is the host:port of the Spanner emulator.
+	Emulator string `json:"emulator"`
+	Message  []byte `json:"message"`
 }
 
-// args are the command line of a child.
-func (c ChildConfig) args() []string {
-	return []string{"--contender", c.Contender, "--database", c.Database, "--spanner", c.Spanner, "--ahead", c.Ahead.String()}
-}
-
-// ready is what a child says before it reads its first message.
-const ready = "ready"
-
-// RunChild settles each line of in and answers it with a line: the outcome, or
-// "error: " and why. It begins by saying that it is ready, and is made to be killed.
-func RunChild(ctx context.Context, c ChildConfig, in io.Reader, out io.Writer) error {
+// settleAsChild settles the message of a childConfig and returns the outcome.
+func settleAsChild(ctx context.Context, argument string) (outcome string, err error) {
+	var c childConfig
+	if err := json.Unmarshal([]byte(argument), &c); err != nil {
+		return "", err
+	}
 	chosen, err := contender.Find(c.Contender)
 	if err != nil {
-		return err
+		return "", err
 	}
-	place := contender.Place{
-		Database: c.Database, NewID: uuid.NewString,
-		Now: func() time.Time { return time.Now().Add(c.Ahead) },
-	}
+	place := contender.Place{Database: c.Database, NewID: uuid.NewString, Now: time.Now}
 	if chosen.System == contender.Spanner {
 		place.Emulator = true
-		place.Options = (&emulator.Spanner{GRPC: c.Spanner}).ClientOptions()
+		place.Options = (&emulator.Spanner{GRPC: c.Emulator}).ClientOptions()
 	}
-	settler, err := chosen.Open(ctx, place)
+	settler, err := chosen.Open(ctx, place) // ends with the process
 	if err != nil {
-		return err
+		return "", err
 	}
-	defer settler.Close()
-	if _, err := fmt.Fprintln(out, ready); err != nil {
-		return err
-	}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		outcome, err := settler.Settle(ctx, lines.Bytes())
-		answer := outcome.String()
-		if err != nil {
-			answer = "error: " + strings.ReplaceAll(err.Error(), "\n", " ")
-		}
-		if _, err := fmt.Fprintln(out, answer); err != nil {
-			return err
-		}
-	}
-	return lines.Err()
+	result, err := settler.Settle(ctx, c.Message)
+	return result.String(), err
 }
 
-// child is a running child process.
-type child struct {
-	cmd *exec.Cmd
-	in  io.WriteCloser
-	out *bufio.Scanner
+// killer counts the steps of a child process at a proxy, and kills the process at one of
+// them.
+type killer struct {
+	at int // counted from 1; 0 means never
+
+	mu      sync.Mutex
+	process *os.Process
+	steps   int
+	point   string // name of the step of the kill
 }
 
-// startChild starts a child and waits until it is ready.
-func (l *lab) startChild(ctx context.Context, c ChildConfig) (*child, error) {
-	argv := append(append([]string{}, l.Child...), c.args()...)
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	p := &child{cmd: cmd}
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	in, err := cmd.StdinPipe()
+// settle runs a child behind the proxy. The outcome is empty after a kill.
+func (k *killer) settle(ctx context.Context, command []string, c childConfig) (outcome string, err error) {
+	argument, err := json.Marshal(c)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
+	command = slices.Concat(command, []string{string(argument)})
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	k.mu.Lock() // the first step waits for the process
+	err = cmd.Start()
+	k.process = cmd.Process
+	k.mu.Unlock()
+	if err == nil {
+		err = cmd.Wait()
 	}
-	p.in, p.out = in, bufio.NewScanner(out)
-	if err := cmd.Start(); err != nil {
-		return nil, err
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.point != "" && err != nil:
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("%w\n%s", err, stderr.String())
 	}
-	if !p.out.Scan() || p.out.Text() != ready {
-		p.kill()
-		return nil, fmt.Errorf("start a child: %q, %w: %s", p.out.Text(), p.wait(), stderr.String())
-	}
-	return p, nil
+	return stdout.String(), nil
 }
 
-// ask gives the child a message and returns its answer; empty: it ended.
-func (p *child) ask(message []byte) string {
-	if _, err := p.in.Write(append(message, '\n')); err != nil || !p.out.Scan() {
-		return ""
+// step counts a step before the proxy forwards it.
+func (k *killer) step(name string) (forward bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.point != "" {
+		return false // killed
 	}
-	return p.out.Text()
-}
-
-// kill ends the process at once. Its exit is for wait.
-func (p *child) kill() { _ = p.cmd.Process.Kill() } // an error means that it is gone
-
-// wait waits for the process's end.
-func (p *child) wait() error {
-	_ = p.in.Close() // an error means that it is closed already
-	return p.cmd.Wait()
+	k.steps++
+	if k.steps != k.at {
+		return true
+	}
+	if k.point = name; name == "turn" {
+		k.point = fmt.Sprintf("turn %d", k.steps)
+	}
+	_ = k.process.Kill() // an error means that it has ended
+	return false
 }

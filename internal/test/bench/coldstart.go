@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -18,104 +18,100 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-func (l *lab) coldStartSteps() int { return 3 + 3*l.Sizes.Starts }
+// module is the path of this module.
+const module = "github.com/settleonce/settleonce"
 
-// measureColdStart starts the function, one that reads a row of Spanner and one that
-// does nothing, in turn, each in a process of its own, and times the answer to the
-// first event.
-func (l *lab) measureColdStart(ctx context.Context) (err error) {
+// program is the program of a function.
+type program struct {
+	name        string // below coldstart/
+	path        string
+	environment []string
+	want        string // part of the first answer
+
+	listening, answered []float64 // milliseconds after the start
+}
+
+// programNames are the names in the tables.
+var programNames = map[string]string{
+	"function": "SettlePayout, first settled event", "spanner": "opens the client, reads one row", "empty": "does nothing",
+}
+
+// measureColdStart starts the function, one that reads a row of Spanner, and an empty one
+// in turn, each in a new process, and measures the time to the first answer.
+func (r *run) measureColdStart(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "settleonce-coldstart-")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	function, err := l.build(ctx, dir, "function")
+	f, err := r.newFixture(ctx, r.contenders[0])
 	if err != nil {
 		return err
 	}
-	empty, err := l.build(ctx, dir, "empty")
-	if err != nil {
-		return err
+	defer func() { err = errors.Join(err, f.close(ctx)) }()
+	spanner := []string{"SPANNER_DATABASE=" + f.database, "SPANNER_EMULATOR_HOST=" + r.emulator.GRPC}
+	function := &program{name: "function", want: `"outcome":"applied"`, environment: append([]string{"FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD"}, spanner...)}
+	programs := []*program{
+		function,
+		{name: "spanner", environment: append([]string{"FUNCTION_TARGET=ReadOneRow"}, spanner...)},
+		{name: "empty", environment: []string{"FUNCTION_TARGET=Nothing"}},
 	}
-	reader, err := l.build(ctx, dir, "spanner")
-	if err != nil {
-		return err
-	}
-	c, err := contender.Find(Baseline)
-	if err != nil {
-		return err
-	}
-	a, err := l.arena(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, a.drop(ctx)) }()
-	function.environment = []string{
-		"FUNCTION_TARGET=SettlePayout", "K_SERVICE=settle-payout", "DEFAULT_CURRENCY=USD",
-		"SPANNER_DATABASE=" + a.database, "SPANNER_EMULATOR_HOST=" + l.emulator.GRPC,
-	}
-	function.want = `"outcome":"applied"`
-	reader.environment = []string{
-		"FUNCTION_TARGET=ReadOneRow", "K_SERVICE=read-one-row", "SPANNER_DATABASE=" + a.database, "SPANNER_EMULATOR_HOST=" + l.emulator.GRPC,
-	}
-	empty.environment = []string{"FUNCTION_TARGET=Nothing", "K_SERVICE=nothing"}
-	for range l.Sizes.Starts {
-		for _, p := range []*program{function, reader, empty} {
-			if err := p.coldStart(ctx, l.message()); err != nil {
-				return err
-			}
-			l.Progress.Step()
+	for _, p := range programs {
+		if err := r.build(ctx, p, dir); err != nil {
+			return err
 		}
 	}
-	result := &ColdStart{Ratio: ratios(function.answered, empty.answered), RatioSpanner: ratios(function.answered, reader.answered)}
-	for _, p := range []*program{function, reader, empty} {
-		result.Programs = append(result.Programs, Program{
-			Name: p.name, Listening: summarise(p.listening), Answered: summarise(p.answered), Megabytes: p.megabytes, Packages: p.packages,
-		})
+	for range r.sizes.starts {
+		for _, p := range programs {
+			if err := p.coldStart(ctx, r.message()); err != nil {
+				return err
+			}
+		}
 	}
-	result.Inits, err = function.traceInits(ctx)
-	l.report.ColdStart = result
+	for _, p := range programs {
+		set := func(column string, c report.Cell) {
+			r.report.Table(titleColdStart).Set(column, c, programNames[p.name])
+		}
+		set("listening, ms", report.Figure(p.listening...))
+		set("first answer, ms", report.Figure(p.answered...))
+		if p != function {
+			set("ratio", report.Cell{Figure: report.Ratios(function.answered, p.answered)})
+		}
+	}
+	inits, err := function.traceInits(ctx)
+	for _, one := range inits {
+		r.report.Table(titleInits).Set("ms", report.Figure(one.millis), one.name)
+		r.report.Table(titleInits).Set("allocations", report.Figure(float64(one.allocations)), one.name)
+	}
 	return err
 }
 
-// program is a function that was built.
-type program struct {
-	name        string
-	path        string
-	megabytes   float64
-	packages    int
-	environment []string
-	want        string // what the first answer has in it
-
-	listening, answered []float64 // milliseconds after the start
-}
-
-func (l *lab) build(ctx context.Context, dir, name string) (*program, error) {
-	p := &program{name: name, path: filepath.Join(dir, name)}
-	source := "./internal/test/bench/coldstart/" + name
-	if _, err := l.goCommand(ctx, "build", "-o", p.path, source); err != nil {
-		return nil, err
+// build builds a program in dir, and reports its size and packages.
+func (r *run) build(ctx context.Context, p *program, dir string) error {
+	p.path = filepath.Join(dir, p.name)
+	source := module + "/internal/test/bench/coldstart/" + p.name
+	if _, err := goCommand(ctx, "build", "-o", p.path, source); err != nil {
+		return err
 	}
 	info, err := os.Stat(p.path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p.megabytes = float64(info.Size()) / 1e6
-	list, err := l.goCommand(ctx, "list", "-deps", source)
+	packages, err := goCommand(ctx, "list", "-deps", source)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p.packages = len(strings.Fields(list))
-	l.Progress.Step()
-	return p, nil
+	t, name := r.report.Table(titleColdStart), programNames[p.name]
+	t.Set("program, MB", report.Figure(float64(info.Size())/1e6), name)
+	t.Set("packages", report.Figure(float64(len(strings.Fields(packages)))), name)
+	return nil
 }
 
-func (l *lab) goCommand(ctx context.Context, args ...string) (string, error) {
+func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = l.Module
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -125,132 +121,117 @@ func (l *lab) goCommand(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// startLimit bounds a start.
 const startLimit = time.Minute
 
-// coldStart starts the program, delivers a payout as soon as it listens, and ends it.
-func (p *program) coldStart(ctx context.Context, message []byte) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, startLimit)
-	defer cancel()
-	port, err := freePort(ctx)
-	if err != nil {
-		return err
-	}
-	cmd := p.command(ctx, port)
-	var output bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &output, &output
+// coldStart starts the program and delivers a payout as soon as it listens.
+func (p *program) coldStart(ctx context.Context, message []byte) error {
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it is gone
-		_ = cmd.Wait()                          // ended by the signal
+	output, err := p.start(ctx, "", func(ctx context.Context, address string) error {
+		listening := time.Since(began)
+		answer, err := deliver(ctx, "http://"+address, message)
 		if err != nil {
-			err = fmt.Errorf("start %s: %w\n%s", filepath.Base(p.path), err, output.String())
+			return err
 		}
-	}()
-	address := net.JoinHostPort("127.0.0.1", port)
-	if err := awaitListening(ctx, address); err != nil {
-		return err
-	}
-	listening := time.Since(began)
-	answer, err := deliver(ctx, "http://"+address, message)
+		if !strings.Contains(answer, p.want) {
+			return fmt.Errorf("answer %s", answer)
+		}
+		p.listening = append(p.listening, millis(listening))
+		p.answered = append(p.answered, millis(time.Since(began)))
+		return nil
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("start %s: %w\n%s", p.name, err, output)
 	}
-	if !strings.Contains(answer, p.want) {
-		return fmt.Errorf("answer %s", answer)
-	}
-	p.listening = append(p.listening, millis(listening))
-	p.answered = append(p.answered, millis(time.Since(began)))
 	return nil
 }
 
-func (p *program) command(ctx context.Context, port string, more ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, p.path)
-	// GOGC is as deploy/ sets it: for all of them, so that it makes no difference.
-	environment := []string{"GOGC=400", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PORT=" + port, "LOCAL_ONLY=true"}
-	cmd.Env = slices.Concat(environment, p.environment, more)
-	return cmd
+// traceInits starts the program once more and returns the initialisation of its packages.
+func (p *program) traceInits(ctx context.Context) ([]initialisation, error) {
+	output, err := p.start(ctx, "inittrace=1", func(context.Context, string) error { return nil })
+	return readInits(output), err
 }
 
-// traceInits starts the program once more and returns what initialising its packages
-// takes, those of this module first and then the greatest, as Go's runtime tells it.
-func (p *program) traceInits(ctx context.Context) ([]Init, error) {
+// start starts the program, calls use when it listens, and stops it.
+func (p *program) start(ctx context.Context, goDebug string, use func(ctx context.Context, address string) error) (output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	port, err := freePort(ctx)
+	address, err := freeAddress(ctx)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	cmd := p.command(ctx, port, "GODEBUG=inittrace=1")
-	var output bytes.Buffer
-	cmd.Stderr = &output
+	cmd := exec.CommandContext(ctx, p.path)
+	// GOGC as in deploy/, for all programs.
+	cmd.Env = append([]string{
+		"GOGC=400", "GODEBUG=" + goDebug, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
+		"PORT=" + strings.TrimPrefix(address, localhost), "LOCAL_ONLY=true", "K_SERVICE=" + p.name,
+	}, p.environment...)
+	var both bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &both, &both
 	if err := cmd.Start(); err != nil {
-		return nil, err
+		return "", err
 	}
-	err = awaitListening(ctx, net.JoinHostPort("127.0.0.1", port))
-	_ = cmd.Process.Kill() // an error means that it is gone
-	_ = cmd.Wait()         // killed
-	if err != nil {
-		return nil, err
+	if err = awaitListening(ctx, address); err == nil {
+		err = use(ctx, address)
 	}
-	return readInits(output.String()), nil
+	_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	_ = cmd.Wait()                          // ended by the signal
+	return both.String(), err
 }
 
-// mostInits is how many packages are told apart.
-const mostInits = 8
+// initialisation is that of a package or of several.
+type initialisation struct {
+	name        string
+	millis      float64
+	allocations int
+}
 
-// ownInits is the name under which this module's packages are added up, otherInits
-// that of what is left.
-const (
-	ownInits   = "this module"
-	otherInits = "all others"
-)
+func (i *initialisation) add(other initialisation) {
+	i.millis += other.millis
+	i.allocations += other.allocations
+}
+
+// separateInits is the number of packages with their own row.
+const separateInits = 8
 
 // readInits reads lines such as "init net/http @19 ms, 0.02 ms clock, 4712 bytes, 49 allocs".
-func readInits(trace string) []Init {
-	own, rest, others := Init{Package: ownInits}, Init{Package: otherInits}, []Init{}
+// It returns this module's packages together, then the slowest others, then the rest.
+func readInits(trace string) []initialisation {
+	own, rest, others := initialisation{name: "this module"}, initialisation{name: "all others"}, []initialisation{}
 	for line := range strings.Lines(trace) {
 		var (
-			one       Init
+			one       initialisation
 			at, bytes float64
 		)
-		n, _ := fmt.Sscanf(line, "init %s @%f ms, %f ms clock, %f bytes, %d allocs", &one.Package, &at, &one.Millis, &bytes, &one.Allocations)
+		n, _ := fmt.Sscanf(line, "init %s @%f ms, %f ms clock, %f bytes, %d allocs", &one.name, &at, &one.millis, &bytes, &one.allocations)
 		switch {
 		case n != 5: // another line
-		case strings.HasPrefix(one.Package, "github.com/settleonce/settleonce"):
-			own.Millis += one.Millis
-			own.Allocations += one.Allocations
+		case strings.HasPrefix(one.name, module):
+			own.add(one)
 		default:
 			others = append(others, one)
 		}
 	}
-	slices.SortFunc(others, func(a, b Init) int { return cmp.Compare(b.Millis, a.Millis) })
-	shown := min(mostInits, len(others))
+	slices.SortFunc(others, func(a, b initialisation) int { return cmp.Compare(b.millis, a.millis) })
+	shown := min(separateInits, len(others))
 	for _, one := range others[shown:] {
-		rest.Millis += one.Millis
-		rest.Allocations += one.Allocations
+		rest.add(one)
 	}
-	return append(append([]Init{own}, others[:shown]...), rest)
+	return slices.Concat([]initialisation{own}, others[:shown], []initialisation{rest})
 }
 
-func freePort(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+const localhost = "127.0.0.1:"
+
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", localhost+"0")
 	if err != nil {
 		return "", err
 	}
 	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	return port, err
+	return listener.Addr().String(), nil
 }
 
-// listenPoll is the pause between two attempts to connect.
-const listenPoll = time.Millisecond
-
 func awaitListening(ctx context.Context, address string) error {
-	tick := time.NewTicker(listenPoll)
+	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -278,18 +259,16 @@ func deliver(ctx context.Context, url string, message []byte) (string, error) {
 		"Content-Type": {"application/json"}, "Ce-Id": {"1"}, "Ce-Source": {"//pubsub.googleapis.com/projects/p/topics/payouts"},
 		"Ce-Specversion": {"1.0"}, "Ce-Type": {"google.cloud.pubsub.topic.v1.messagePublished"}, "Ce-Time": {"2026-11-29T12:00:00.000Z"},
 	}
-	request.Close = true // nothing more will be asked
+	request.Close = true // the only request
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, answerBytes))
+	const limit = 64 << 10
+	answer, err := io.ReadAll(io.LimitReader(response.Body, limit))
 	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("answer %s: %s", response.Status, text)
+		err = fmt.Errorf("answer %s: %s", response.Status, answer)
 	}
-	return string(text), err
+	return string(answer), err
 }
-
-// answerBytes bounds what is read of an answer.
-const answerBytes = 64 << 10

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"testing"
@@ -14,8 +14,8 @@ init net/http @5.4 ms, 0.25 ms clock, 4712 bytes, 49 allocs
 init github.com/settleonce/settleonce/internal/bank @32 ms, 1.2 ms clock, 558872 bytes, 7216 allocs
 init github.com/settleonce/settleonce @33 ms, 0.3 ms clock, 8 bytes, 4 allocs
 `
-	want := []Init{{ownInits, 1.5, 7220}, {"net/http", 0.25, 49}, {"internal/bytealg", 0, 0}, {otherInits, 0, 0}}
-	if diff := cmp.Diff(want, readInits(trace)); diff != "" {
+	want := []initialisation{{"this module", 1.5, 7220}, {"net/http", 0.25, 49}, {"internal/bytealg", 0, 0}, {"all others", 0, 0}}
+	if diff := cmp.Diff(want, readInits(trace), cmp.AllowUnexported(initialisation{})); diff != "" {
 		t.Errorf("inits (-want +got):\n%s", diff)
 	}
 }

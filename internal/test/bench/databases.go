@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -7,78 +7,69 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"sync"
 
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"google.golang.org/api/option"
 )
 
-// ErrNotOurs reports a database that this run has not created.
-var ErrNotOurs = errors.New("refused: the benchmark works only in databases that it has created itself")
+// errNotOurs reports a database that this run has not created.
+var errNotOurs = errors.New("refused: the benchmark uses only databases that it has created itself")
 
-// Databases creates Spanner databases for one run. It uses, and drops, none that it
-// has not created: their names are random, and creating fails where there is one of
-// that name. It is safe for concurrent use.
-type Databases struct {
+// databases creates databases in a real Spanner instance. It drops only databases that
+// it has created: their names are random, and creating an existing one fails.
+type databases struct {
 	instance string
 	options  []option.ClientOption
-
-	mu      sync.Mutex
-	created map[string]bool
+	created  map[string]bool
 }
 
 var instanceName = regexp.MustCompile(`^projects/[a-z0-9.:-]+/instances/[a-z][a-z0-9-]{0,62}[a-z0-9]$`)
 
-// NewDatabases returns what creates databases in an instance,
-// projects/P/instances/I. options lead the admin client there.
-func NewDatabases(instance string, options ...option.ClientOption) (*Databases, error) {
+// newDatabases returns the databases of an instance, projects/P/instances/I. options are
+// those of the admin client.
+func newDatabases(instance string, options ...option.ClientOption) (*databases, error) {
 	if !instanceName.MatchString(instance) {
-		return nil, fmt.Errorf("%q is not an instance: give projects/P/instances/I, in which databases are created and dropped again: %w", instance, ErrNotOurs)
+		return nil, fmt.Errorf("instance %q: use projects/P/instances/I: %w", instance, errNotOurs)
 	}
-	return &Databases{instance: instance, options: options, created: map[string]bool{}}, nil
+	return &databases{instance: instance, options: options, created: map[string]bool{}}, nil
 }
 
-// namePrefix and twelve random characters: 29 of the 30 that a name may have.
+// A name has at most 30 characters: this prefix and twelve random ones.
 const (
 	namePrefix    = "settleonce-bench-"
 	randomLetters = 12
 )
 
-// Create creates a database with the given DDL statements and returns its name.
-func (d *Databases) Create(ctx context.Context, statements []string) (string, error) {
-	return d.create(ctx, namePrefix+strings.ToLower(rand.Text()[:randomLetters]), statements)
+// create creates a database with the given DDL statements and returns its name.
+func (d *databases) create(ctx context.Context, statements []string) (string, error) {
+	return d.createNamed(ctx, namePrefix+strings.ToLower(rand.Text()[:randomLetters]), statements)
 }
 
-func (d *Databases) create(ctx context.Context, id string, statements []string) (string, error) {
+func (d *databases) createNamed(ctx context.Context, id string, statements []string) (string, error) {
+	name := d.instance + "/databases/" + id
 	admin, err := database.NewDatabaseAdminClient(ctx, d.options...)
 	if err != nil {
-		return "", fmt.Errorf("create database: %w", err)
+		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
 	defer admin.Close()
-	name := d.instance + "/databases/" + id
 	op, err := admin.CreateDatabase(ctx, &databasepb.CreateDatabaseRequest{
 		Parent: d.instance, CreateStatement: "CREATE DATABASE `" + id + "`", ExtraStatements: statements,
 	})
+	if err == nil {
+		_, err = op.Wait(ctx)
+	}
 	if err != nil {
 		return "", fmt.Errorf("create database %s: %w", name, err)
 	}
-	if _, err = op.Wait(ctx); err != nil {
-		return "", fmt.Errorf("create database %s: %w", name, err)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	d.created[name] = true
 	return name, nil
 }
 
-// Drop drops a database that Create returned, and refuses any other with
-// [ErrNotOurs].
-func (d *Databases) Drop(ctx context.Context, name string) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
+// drop drops a database of create, and rejects any other with errNotOurs.
+func (d *databases) drop(ctx context.Context, name string) error {
 	if !d.created[name] {
-		return fmt.Errorf("drop database %s: %w", name, ErrNotOurs)
+		return fmt.Errorf("drop database %s: %w", name, errNotOurs)
 	}
 	admin, err := database.NewDatabaseAdminClient(ctx, d.options...)
 	if err != nil {
@@ -92,13 +83,11 @@ func (d *Databases) Drop(ctx context.Context, name string) error {
 	return nil
 }
 
-// Left returns the databases that were created and not dropped.
-func (d *Databases) Left() []string {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	var names []string
+// dropAll drops the remaining databases.
+func (d *databases) dropAll(ctx context.Context) error {
+	var errs []error
 	for name := range d.created {
-		names = append(names, name)
+		errs = append(errs, d.drop(ctx, name))
 	}
-	return names
+	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"errors"
@@ -11,50 +11,47 @@ import (
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
-func TestOnlyOwnDatabases(t *testing.T) {
+func TestDropsOwnDatabasesOnly(t *testing.T) {
 	t.Parallel()
 	foreign := emulatortest.Database(t, []string{`CREATE TABLE t (k INT64) PRIMARY KEY (k)`})
 	instance, id, _ := strings.Cut(foreign, "/databases/")
 	options := emulatortest.Spanner(t).ClientOptions()
-	d, err := NewDatabases(instance, options...)
+	d, err := newDatabases(instance, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := d.Create(t.Context(), []string{`CREATE TABLE t (k INT64) PRIMARY KEY (k)`})
+	own, err := d.create(t.Context(), []string{`CREATE TABLE t (k INT64) PRIMARY KEY (k)`})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(own, instance+"/databases/"+namePrefix) {
 		t.Errorf("a database named %s", own)
 	}
-	if _, err := d.create(t.Context(), id, nil); status.Code(errors.Unwrap(err)) != codes.AlreadyExists {
-		t.Errorf("creating a database that is there: %v", err)
+	if _, err := d.createNamed(t.Context(), id, nil); status.Code(errors.Unwrap(err)) != codes.AlreadyExists {
+		t.Errorf("creating an existing database: %v", err)
 	}
-	another, err := NewDatabases(instance, options...)
+	another, err := newDatabases(instance, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, drop := range map[string]func() error{
-		"a foreign one":      func() error { return d.Drop(t.Context(), foreign) },
-		"another run's":      func() error { return another.Drop(t.Context(), own) },
-		"one that is absent": func() error { return d.Drop(t.Context(), instance+"/databases/absent") },
+		"a foreign database":     func() error { return d.drop(t.Context(), foreign) },
+		"another run's database": func() error { return another.drop(t.Context(), own) },
+		"an absent database":     func() error { return d.drop(t.Context(), instance+"/databases/absent") },
 	} {
-		if err := drop(); !errors.Is(err, ErrNotOurs) {
+		if err := drop(); !errors.Is(err, errNotOurs) {
 			t.Errorf("dropping %s: %v", name, err)
 		}
 	}
-	if left := d.Left(); len(left) != 1 || left[0] != own {
-		t.Errorf("left %v", left)
-	}
-	if err := d.Drop(t.Context(), own); err != nil {
+	if err := d.dropAll(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if left := d.Left(); len(left) != 0 {
-		t.Errorf("left %v", left)
+	if err := d.drop(t.Context(), own); !errors.Is(err, errNotOurs) {
+		t.Errorf("dropping a database twice: %v", err)
 	}
 }
 
-func TestInstanceNames(t *testing.T) {
+func TestRejectsOtherNamesThanInstances(t *testing.T) {
 	t.Parallel()
 	for name, good := range map[string]bool{
 		"projects/p/instances/in":              true,
@@ -63,7 +60,7 @@ func TestInstanceNames(t *testing.T) {
 		"":                                     false,
 		"projects/p/instances/in/":             false,
 	} {
-		if _, err := NewDatabases(name); (err == nil) != good || err != nil && !errors.Is(err, ErrNotOurs) {
+		if _, err := newDatabases(name); (err == nil) != good || err != nil && !errors.Is(err, errNotOurs) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}

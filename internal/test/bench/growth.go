@@ -1,164 +1,120 @@
-package bench
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// duplicatesUpTo is the greatest number of rows with which duplicates are timed. A
-// query makes the emulator look through all of them, which takes it half a minute
-// where there are a million.
+// duplicatesUpTo is the highest number of rows for measured duplicates. The emulator
+// scans all rows in a query, half a minute with a million.
 const duplicatesUpTo = 100_000
 
-// sizesFor are the numbers of rows of a contender, rising.
-func (l *lab) sizesFor(c contender.Contender) []int {
-	sizes := slices.Clone(l.Sizes.Rows)
-	if c.Key == Baseline {
-		sizes = append(sizes, l.Sizes.OnlyRows...)
-	}
-	slices.Sort(sizes)
-	return slices.Compact(sizes)
-}
-
-// loadSteps is in how many parts the rows of a database are loaded.
-const loadSteps = 10
-
-func (l *lab) growthSteps() int {
-	steps := 0
-	for _, c := range l.contenders {
-		steps += len(l.sizesFor(c)) * (loadSteps + l.Sizes.Rounds)
-	}
-	return steps
-}
-
-// measureGrowth settles where more and more is stored already. Contenders do not take
-// turns here: the sizes of one do, each in a database of its own.
-func (l *lab) measureGrowth(ctx context.Context) error {
-	for _, c := range l.contenders {
-		if err := l.growth(ctx, c); err != nil {
+// measureGrowth measures events by the number of stored settlements.
+func (r *run) measureGrowth(ctx context.Context) error {
+	for _, c := range r.contenders {
+		if err := r.growth(ctx, c); err != nil {
 			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
 	return nil
 }
 
-// stocked is a ring with rows in it, and what is measured there.
-type stocked struct {
-	*ring
+// loaded is a fixture with stored settlements, and the figures of its rounds.
+type loaded struct {
+	*fixture
 	rows  int
 	meter *meter
-	taken map[string]series
-	costs []float64 // microseconds of this process's CPU for a fresh event, by rounds
+
+	trips, fresh, cpu, duplicate []float64
 }
 
-func (l *lab) growth(ctx context.Context, c contender.Contender) (err error) {
-	var all []*stocked
+// growth measures one contender. Its numbers of rows take turns, each with its own
+// database.
+func (r *run) growth(ctx context.Context, c contender.Contender) (err error) {
+	sizes := slices.Clone(r.sizes.rows)
+	if c.Name == settleOnce {
+		sizes = append(sizes, r.sizes.moreRows...)
+	}
+	slices.Sort(sizes)
+	var all []*loaded
 	defer func() {
-		for _, s := range all {
-			err = errors.Join(err, s.close(ctx))
+		for _, l := range all {
+			err = errors.Join(err, l.close(ctx))
 		}
 	}()
-	for _, rows := range l.sizesFor(c) {
-		s := &stocked{rows: rows, meter: &meter{}, taken: map[string]series{EventFresh: {}, EventDuplicate: {}}}
-		if s.ring, err = l.ring(ctx, c, 0, s.meter); err != nil {
+	for _, rows := range slices.Compact(sizes) {
+		l := &loaded{rows: rows, meter: &meter{}}
+		if l.fixture, err = r.connected(ctx, c, 0, l.meter); err != nil {
 			return err
 		}
-		all = append(all, s)
-		if err := s.stock(ctx); err != nil {
-			return fmt.Errorf("at %d rows: %w", rows, err)
+		all = append(all, l)
+		if err := l.load(ctx); err != nil {
+			return fmt.Errorf("load %d rows: %w", rows, err)
 		}
 	}
-	for range l.Sizes.Rounds {
-		for _, s := range all {
-			if err := s.measure(ctx); err != nil {
-				return fmt.Errorf("at %d rows: %w", s.rows, err)
+	return r.growthRounds(ctx, c, all)
+}
+
+func (r *run) growthRounds(ctx context.Context, c contender.Contender, all []*loaded) error {
+	r.log("growth of %s: rounds", c.Name)
+	for range r.sizes.rounds {
+		for _, l := range all {
+			if err := l.measure(ctx); err != nil {
+				return fmt.Errorf("with %d rows: %w", l.rows, err)
 			}
-			l.Progress.Step()
 		}
 	}
-	least := all[0].taken[EventFresh][c.Key]
-	for _, s := range all {
-		trips, err := s.roundTrips(ctx)
-		if err != nil {
-			return fmt.Errorf("at %d rows: %w", s.rows, err)
+	for _, l := range all {
+		set := func(column string, cell report.Cell) {
+			r.report.Table(titleGrowth).Set(column, cell, c.Name, fmt.Sprint(l.rows))
 		}
-		fresh := s.taken[EventFresh][c.Key]
-		l.report.Growth = append(l.report.Growth, Growth{
-			Contender: c.Key, Rows: s.rows, RoundTrips: trips, Millis: summarise(fresh), MicrosCPU: summarise(s.costs),
-			DuplicateMillis: summarise(s.taken[EventDuplicate][c.Key]), Ratio: ratios(fresh, least),
-		})
+		set("round trips", report.Figure(l.trips...))
+		set("fresh, ms", report.Figure(l.fresh...))
+		set("ratio to the first", report.Cell{Figure: report.Ratios(l.fresh, all[0].fresh)})
+		set("client µs", report.Figure(l.cpu...))
+		set("duplicate, ms", report.Figure(l.duplicate...))
 	}
 	return nil
 }
 
-// stock lets the client meet every kind of event while there is little, and then
-// loads the rows.
-func (s *stocked) stock(ctx context.Context) error {
-	if err := s.lab.meetAll(ctx, s.ring); err != nil {
+// load prepares the connections while the tables are small, then inserts the rows.
+func (l *loaded) load(ctx context.Context) error {
+	l.run.log("growth of %s: load %d rows", l.Name, l.rows)
+	if err := l.prepare(ctx); err != nil {
 		return err
 	}
-	loader, err := s.place("", nil)
-	if err != nil {
-		return err
-	}
-	for part := range loadSteps {
-		from, to := part*s.rows/loadSteps, (part+1)*s.rows/loadSteps
-		if err := s.Load(ctx, loader, from, to-from); err != nil {
-			return err
-		}
-		s.lab.Progress.Step()
-	}
-	return nil
+	return l.Load(ctx, l.place("", nil), 0, l.rows)
 }
 
 // measure takes a turn.
-func (s *stocked) measure(ctx context.Context) error {
-	kinds := wireEvents[:2]
-	if s.rows > duplicatesUpTo {
-		kinds = wireEvents[:1]
-	}
-	if err := s.lab.turn(ctx, s.ring, kinds, s.taken, s.lab.Sizes.Turn); err != nil {
-		return err
-	}
+func (l *loaded) measure(ctx context.Context) error {
+	numbers, limit := l.run.numbers(), l.run.sizes.turn
+	traffic := l.meter.read()
 	before, err := readUsage()
 	if err != nil {
 		return err
 	}
-	settled, err := s.settleSome(ctx)
+	fresh, err := l.turn(ctx, events[0], numbers, limit)
 	if err != nil {
 		return err
 	}
 	after, err := readUsage()
-	s.costs = append(s.costs, micros(after.cpu-before.cpu)/float64(settled))
-	return err
-}
-
-// settleSome settles fresh events and returns how many.
-func (s *stocked) settleSome(ctx context.Context) (settled int, err error) {
-	for start := time.Now(); settled < s.lab.Sizes.Events && (settled == 0 || time.Since(start) < s.lab.Sizes.Turn); settled++ {
-		if err := s.settle(ctx, s.lab.message(), wireEvents[0].want); err != nil {
-			return settled, err
-		}
-	}
-	return settled, nil
-}
-
-// roundTrips counts those of a fresh event.
-func (s *stocked) roundTrips(ctx context.Context) (float64, error) {
-	before := s.meter.read()
-	settled, err := s.settleSome(ctx)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	traffic := s.meter.read().since(before)
-	trips := traffic.rpcs
-	if s.System == contender.Postgres {
-		trips = traffic.turns
+	settled := float64(len(fresh))
+	l.trips = append(l.trips, l.meter.read().since(traffic).roundTrips(l.System)/settled)
+	l.fresh = append(l.fresh, report.Median(fresh))
+	l.cpu = append(l.cpu, micros(after.cpu-before.cpu)/settled)
+	if l.rows > duplicatesUpTo {
+		return nil
 	}
-	return float64(trips) / float64(settled), nil
+	duplicate, err := l.turn(ctx, events[1], numbers[:len(fresh)], limit)
+	l.duplicate = append(l.duplicate, report.Median(duplicate))
+	return err
 }

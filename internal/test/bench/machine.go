@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// describeMachine says what can be found out about this machine.
-func describeMachine(ctx context.Context) Machine {
-	return Machine{
+func describeMachine(ctx context.Context) report.Machine {
+	return report.Machine{
 		CPUs: runtime.NumCPU(), CPU: cpuModel(ctx), OS: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version(),
 		Load: loadAverage(), Date: time.Now().UTC().Format(time.DateOnly),
 	}
@@ -32,7 +33,7 @@ func cpuModel(ctx context.Context) string {
 	return "unknown"
 }
 
-// loadAverage returns that of the last minute; below zero: unknown.
+// loadAverage returns the load average of the last minute; below zero means unknown.
 func loadAverage() float64 {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
@@ -46,7 +47,7 @@ func loadAverage() float64 {
 	return load
 }
 
-// spannerVersion names the emulator, as far as the Google Cloud CLI knows it.
+// spannerVersion returns the emulator's name, with its version if gcloud knows it.
 func spannerVersion(ctx context.Context, source string) string {
 	name := "Spanner emulator (" + source + ")"
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)

@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"bytes"
@@ -10,15 +10,17 @@ import (
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/stats"
+
+	"github.com/settleonce/settleonce/internal/test/bench/contender"
 )
 
-// meter counts what a client sends and receives: RPCs by gRPC itself, bytes where
-// they enter and leave the connection, the protocol's own included.
+// meter counts a client's traffic: gRPC reports the RPCs, and the connection counts the
+// bytes, with the protocol's own.
 type meter struct {
 	rpcs, commits, turns, sent, received atomic.Int64
 }
 
-// traffic is what a meter has counted.
+// traffic is the count of a meter.
 type traffic struct{ rpcs, commits, turns, sent, received int64 }
 
 func (m *meter) read() traffic {
@@ -29,7 +31,15 @@ func (t traffic) since(before traffic) traffic {
 	return traffic{t.rpcs - before.rpcs, t.commits - before.commits, t.turns - before.turns, t.sent - before.sent, t.received - before.received}
 }
 
-// options let a Spanner client be counted.
+// roundTrips are RPCs for Spanner, requests for PostgreSQL.
+func (t traffic) roundTrips(system contender.System) float64 {
+	if system == contender.Postgres {
+		return float64(t.turns)
+	}
+	return float64(t.rpcs)
+}
+
+// options connect a Spanner client to the meter.
 func (m *meter) options() []option.ClientOption {
 	return []option.ClientOption{
 		option.WithGRPCDialOption(grpc.WithStatsHandler(m)),
@@ -65,15 +75,15 @@ func (m *meter) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Conte
 // HandleConn implements stats.Handler.
 func (m *meter) HandleConn(context.Context, stats.ConnStats) {}
 
-// metered is a connection that is counted. A turn is a first write after a read: on
-// a connection that asks one question at a time, a round trip.
+// metered counts a connection's traffic. A turn is the first write after a read; on a
+// connection without pipelining it is a round trip.
 type metered struct {
 	net.Conn
 	meter   *meter
 	written atomic.Bool
 }
 
-// pgCommit is how PostgreSQL's driver ends a transaction: the text of a simple query.
+// pgCommit is the simple query of PostgreSQL's driver that ends a transaction.
 var pgCommit = []byte("commit\x00")
 
 // Write implements net.Conn.

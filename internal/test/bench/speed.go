@@ -1,4 +1,4 @@
-package bench
+package main
 
 import (
 	"context"
@@ -10,43 +10,35 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-func (l *lab) cpuSteps() int { return l.Sizes.Rounds * len(l.contenders) }
-
-// measureCPU finds what a fresh event costs this process.
-func (l *lab) measureCPU(ctx context.Context) (err error) {
-	rs, closeAll, err := l.rings(ctx, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeAll()) }()
-	used, allocated := series{}, series{}
-	for range l.Sizes.Rounds {
-		for _, r := range rs {
-			runtime.GC()
-			cost, err := l.cost(ctx, r)
-			if err != nil {
-				return err
+// measureCPU measures this process's CPU time and allocations for a fresh event.
+func (r *run) measureCPU(ctx context.Context) error {
+	return r.withFixtures(ctx, 0, func(fixtures []*fixture) error {
+		used, allocated := rounds{}, rounds{}
+		for range r.sizes.rounds {
+			for _, f := range fixtures {
+				runtime.GC()
+				cost, err := f.cost(ctx)
+				if err != nil {
+					return err
+				}
+				used[f.Name] = append(used[f.Name], micros(cost.cpu)/float64(r.sizes.cpuEvents))
+				allocated[f.Name] = append(allocated[f.Name], float64(cost.mallocs)/float64(r.sizes.cpuEvents))
 			}
-			used[r.Key] = append(used[r.Key], micros(cost.cpu)/float64(l.Sizes.CPUEvents))
-			allocated[r.Key] = append(allocated[r.Key], float64(cost.mallocs)/float64(l.Sizes.CPUEvents))
-			l.Progress.Step()
 		}
-	}
-	for _, r := range rs {
-		l.report.CPU = append(l.report.CPU, CPU{
-			Contender: r.Key, MicrosEvent: summarise(used[r.Key]), Allocations: summarise(allocated[r.Key]), Ratio: used.against(r.Key),
-		})
-	}
-	return nil
+		for _, f := range fixtures {
+			r.report.Table(titleCPU).Set("µs", used.compared(f.Name), f.Name)
+			r.report.Table(titleCPU).Set("allocations", report.Figure(allocated[f.Name]...), f.Name)
+		}
+		return nil
+	})
 }
 
-// usage is what this process has used.
+// usage is the use of resources by this process.
 type usage struct {
-	cpu     time.Duration
+	cpu     time.Duration // user and system
 	mallocs uint64
 	at      time.Time
 }
@@ -61,12 +53,12 @@ func readUsage() (usage, error) {
 	return usage{cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano()), mallocs: m.Mallocs, at: time.Now()}, nil
 }
 
-// idleTime is how long the process is watched while it does nothing.
+// idleTime is the duration of the measurement of the idle process.
 const idleTime = 100 * time.Millisecond
 
-// cost settles the events of a turn and returns what they used, less what the process
-// uses in the same time with its connections open and nothing to do.
-func (l *lab) cost(ctx context.Context, r *ring) (usage, error) {
+// cost returns the usage of a turn's events, less the usage of the idle process with
+// open connections in the same time.
+func (f *fixture) cost(ctx context.Context) (usage, error) {
 	before, err := readUsage()
 	if err != nil {
 		return usage{}, err
@@ -76,8 +68,8 @@ func (l *lab) cost(ctx context.Context, r *ring) (usage, error) {
 	if err != nil {
 		return usage{}, err
 	}
-	for range l.Sizes.CPUEvents {
-		if err := r.settle(ctx, l.message(), settle.OutcomeApplied); err != nil {
+	for range f.run.sizes.cpuEvents {
+		if err := f.settleFresh(ctx); err != nil {
 			return usage{}, err
 		}
 	}
@@ -91,150 +83,140 @@ func (l *lab) cost(ctx context.Context, r *ring) (usage, error) {
 	return after, nil
 }
 
-func (l *lab) latencySteps() int { return len(l.distances()) * l.Sizes.Rounds * len(l.contenders) }
-
-// distances are the round trips to measure: a real instance has its own.
-func (l *lab) distances() []time.Duration {
-	if l.emulator == nil {
-		return []time.Duration{0}
+// measureLatency measures fresh events and their duplicates, one at a time.
+func (r *run) measureLatency(ctx context.Context) error {
+	roundTrips := r.sizes.roundTrips
+	if r.emulator == nil {
+		roundTrips = []time.Duration{0} // a real instance has its own network
 	}
-	return l.Sizes.RoundTrips
-}
-
-// measureLatency times single events, fresh ones and duplicates of them.
-func (l *lab) measureLatency(ctx context.Context) error {
-	for _, distance := range l.distances() {
-		if err := l.latency(ctx, distance); err != nil {
-			return fmt.Errorf("at a round trip of %v: %w", distance, err)
+	for _, roundTrip := range roundTrips {
+		r.log("latency with a round trip of %v", roundTrip)
+		err := r.withFixtures(ctx, roundTrip, func(fixtures []*fixture) error { return r.latency(ctx, fixtures, roundTrip) })
+		if err != nil {
+			return fmt.Errorf("with a round trip of %v: %w", roundTrip, err)
 		}
 	}
 	return nil
 }
 
-func (l *lab) latency(ctx context.Context, distance time.Duration) (err error) {
-	rs, closeAll, err := l.rings(ctx, distance)
+// The rows of the simulated network.
+const (
+	networkRoundTrip = "network round trip"
+	inRoundTrips     = settleOnce + ", in network round trips"
+)
+
+func (r *run) latency(ctx context.Context, fixtures []*fixture, roundTrip time.Duration) error {
+	fresh, duplicate := rounds{}, rounds{}
+	var network []float64
+	p, err := newProbe(ctx, roundTrip)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeAll()) }()
-	var e *echo
-	if l.emulator != nil { // to a real instance the network is another one
-		if e, err = newEcho(ctx, distance); err != nil {
+	defer p.close()
+	for range r.sizes.rounds {
+		trip, err := p.measure(r.sizes.events)
+		if err != nil {
 			return err
 		}
-	}
-	defer func() { err = errors.Join(err, e.close()) }()
-	taken := map[string]series{EventFresh: {}, EventDuplicate: {}}
-	for range l.Sizes.Rounds {
-		if err := e.turn(l.Sizes.Events); err != nil {
-			return err
-		}
-		for _, r := range rs {
-			if err := l.turn(ctx, r, wireEvents[:2], taken, noLimit); err != nil {
-				return err
+		network = append(network, trip)
+		for _, f := range fixtures {
+			numbers := r.numbers()
+			for i, taken := range []rounds{fresh, duplicate} {
+				times, err := f.turn(ctx, events[i], numbers, noLimit)
+				if err != nil {
+					return err
+				}
+				taken[f.Name] = append(taken[f.Name], report.Median(times))
 			}
-			l.Progress.Step()
 		}
 	}
-	if e != nil {
-		l.report.Network = append(l.report.Network, Network{
-			RoundTripMillis: millis(distance), Millis: summarise(e.rounds), Fresh: ratios(taken[EventFresh][Baseline], e.rounds),
-		})
-	}
-	for _, event := range []string{EventFresh, EventDuplicate} {
-		for _, r := range rs {
-			l.report.Latency = append(l.report.Latency, Latency{
-				Contender: r.Key, Event: event, RoundTripMillis: millis(distance),
-				Millis: summarise(taken[event][r.Key]), Ratio: taken[event].against(r.Key),
-			})
+	column := fmt.Sprintf("%g ms", millis(roundTrip))
+	if r.emulator != nil {
+		r.report.Table(titleFresh).Set(column, report.Figure(network...), networkRoundTrip)
+		if roundTrip > 0 {
+			r.report.Table(titleFresh).Set(column, report.Cell{Figure: report.Ratios(fresh[settleOnce], network)}, inRoundTrips)
 		}
+	}
+	for _, f := range fixtures {
+		r.report.Table(titleFresh).Set(column, fresh.compared(f.Name), f.Name)
+		r.report.Table(titleDuplicate).Set(column, duplicate.compared(f.Name), f.Name)
 	}
 	return nil
 }
 
-// noLimit is longer than any turn.
+// noLimit exceeds the duration of every turn.
 const noLimit = time.Hour
 
-// turn settles fresh events one at a time, then those of further kinds with the same
-// settlements, and adds their medians in milliseconds. Each kind ends with its events
-// or, after one event at least, with the limit.
-func (l *lab) turn(ctx context.Context, r *ring, kinds []wireEvent, taken map[string]series, limit time.Duration) error {
-	numbers := make([]int, l.Sizes.Events)
-	for i := range numbers {
-		numbers[i] = l.number()
-	}
-	for _, event := range kinds {
-		var times []float64
-		for start := time.Now(); len(times) < len(numbers) && (len(times) == 0 || time.Since(start) < limit); {
-			message := event.message(numbers[len(times)])
-			began := time.Now()
-			if err := r.settle(ctx, message, event.want); err != nil {
-				return err
-			}
-			times = append(times, millis(time.Since(began)))
+// turn settles events of one kind, one at a time, and returns their times in
+// milliseconds. After the limit it ends early, but not without an event.
+func (f *fixture) turn(ctx context.Context, e event, numbers []int, limit time.Duration) (times []float64, err error) {
+	start := time.Now()
+	for _, n := range numbers {
+		if len(times) > 0 && time.Since(start) >= limit {
+			break
 		}
-		numbers = numbers[:len(times)] // only what is settled has duplicates
-		taken[event.kind][r.Key] = append(taken[event.kind][r.Key], median(times))
+		message := e.message(n)
+		began := time.Now()
+		if err := f.settle(ctx, message, e.want); err != nil {
+			return nil, err
+		}
+		times = append(times, millis(time.Since(began)))
 	}
-	return nil
+	return times, nil
 }
 
-func (l *lab) throughputSteps() int {
-	return len(l.Sizes.InFlight) * l.Sizes.Rounds * len(l.contenders)
-}
-
-// measureThroughput settles fresh events, several at a time. Every turn has a
-// database of its own, since the emulator slows down with every row; on a real
-// instance, where a database takes long to create, every contender has one.
-func (l *lab) measureThroughput(ctx context.Context) (err error) {
-	kept := make([]*ring, len(l.contenders))
-	if l.emulator == nil {
-		var closeAll func() error
-		if kept, closeAll, err = l.rings(ctx, 0); err != nil {
+// measureThroughput settles fresh events concurrently. In the emulator every turn has its
+// own database, because the emulator slows down with every row. A real instance takes
+// long to create one, so there every contender has one.
+func (r *run) measureThroughput(ctx context.Context) error {
+	if r.emulator == nil {
+		return r.withFixtures(ctx, 0, func(fixtures []*fixture) error {
+			return r.throughput(func(i, inFlight int) (float64, error) { return fixtures[i].throughput(ctx, inFlight) })
+		})
+	}
+	return r.throughput(func(i, inFlight int) (rate float64, err error) {
+		err = r.withFixture(ctx, r.contenders[i], nil, func(f *fixture) error {
+			rate, err = f.throughput(ctx, inFlight)
 			return err
-		}
-		defer func() { err = errors.Join(err, closeAll()) }()
-	}
-	for _, inFlight := range l.Sizes.InFlight {
-		rates := series{}
-		for range l.Sizes.Rounds {
-			for i, c := range l.contenders {
-				rate, err := l.throughput(ctx, c, kept[i], inFlight)
+		})
+		return rate, err
+	})
+}
+
+// throughput takes the rounds; turn is the turn of contender i.
+func (r *run) throughput(turn func(i, inFlight int) (rate float64, err error)) error {
+	for _, inFlight := range r.sizes.inFlight {
+		column := fmt.Sprintf("%d in flight", inFlight)
+		r.log("throughput with %s", column)
+		rates := rounds{}
+		for range r.sizes.rounds {
+			for i, c := range r.contenders {
+				rate, err := turn(i, inFlight)
 				if err != nil {
-					return fmt.Errorf("%d in flight: %w", inFlight, err)
+					return fmt.Errorf("%s: %w", column, err)
 				}
-				rates[c.Key] = append(rates[c.Key], rate)
-				l.Progress.Step()
+				rates[c.Name] = append(rates[c.Name], rate)
 			}
 		}
-		for _, c := range l.contenders {
-			l.report.Throughput = append(l.report.Throughput, Throughput{
-				Contender: c.Key, InFlight: inFlight, PerSecond: summarise(rates[c.Key]), Ratio: rates.against(c.Key),
-			})
+		for _, c := range r.contenders {
+			r.report.Table(titleThroughput).Set(column, rates.compared(c.Name), c.Name)
 		}
 	}
 	return nil
 }
 
-// throughput is one turn, in r or, where that is nil, in a ring of its own.
-func (l *lab) throughput(ctx context.Context, c contender.Contender, r *ring, inFlight int) (rate float64, err error) {
-	if r == nil {
-		if r, err = l.ring(ctx, c, 0, nil); err != nil {
-			return 0, err
-		}
-		defer func() { err = errors.Join(err, r.close(ctx)) }()
-	}
-	if _, err := l.settleAtOnce(ctx, r, inFlight, 0); err != nil { // opens what is opened for so many
+func (f *fixture) throughput(ctx context.Context, inFlight int) (perSecond float64, err error) {
+	if _, err := f.settleConcurrently(ctx, inFlight, 0); err != nil { // opens the connections
 		return 0, err
 	}
 	began := time.Now()
-	settled, err := l.settleAtOnce(ctx, r, inFlight, l.Sizes.Turn)
+	settled, err := f.settleConcurrently(ctx, inFlight, f.run.sizes.turn)
 	return float64(settled) / time.Since(began).Seconds(), err
 }
 
-// settleAtOnce settles fresh events for a while, at least one for each of those in
-// flight, and returns their number. Those in flight at the end are waited for.
-func (l *lab) settleAtOnce(ctx context.Context, r *ring, inFlight int, while time.Duration) (int64, error) {
+// settleConcurrently settles fresh events for the given time, at least one for each
+// delivery in flight, and returns their number.
+func (f *fixture) settleConcurrently(ctx context.Context, inFlight int, limit time.Duration) (int64, error) {
 	var (
 		wg      sync.WaitGroup
 		settled atomic.Int64
@@ -243,8 +225,8 @@ func (l *lab) settleAtOnce(ctx context.Context, r *ring, inFlight int, while tim
 	)
 	for i := range inFlight {
 		wg.Go(func() {
-			for again := true; again && errs[i] == nil; again = time.Since(began) < while {
-				errs[i] = r.settle(ctx, l.message(), settle.OutcomeApplied)
+			for again := true; again && errs[i] == nil; again = time.Since(began) < limit {
+				errs[i] = f.settleFresh(ctx)
 				settled.Add(1)
 			}
 		})

@@ -1,24 +1,24 @@
-package bench
+package main
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-func (l *lab) stormSteps() int { return 2 * len(contender.Stormed()) }
-
-// measureStorm delivers one settlement many times at once and again, in waves, and
-// other settlements meanwhile.
-func (l *lab) measureStorm(ctx context.Context) error {
+// measureStorm delivers one settlement many times concurrently, in waves, and other
+// settlements meanwhile.
+func (r *run) measureStorm(ctx context.Context) error {
 	for _, c := range contender.Stormed() {
-		if err := l.storm(ctx, c); err != nil {
+		r.log("storm for %s", c.Name)
+		m := &meter{}
+		if err := r.withFixture(ctx, c, m, func(f *fixture) error { return f.storm(ctx, m) }); err != nil {
 			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
@@ -26,107 +26,103 @@ func (l *lab) measureStorm(ctx context.Context) error {
 }
 
 const (
-	// stormCalm is how many events are timed without a storm, where that has as many.
-	stormCalm = 200
-	// stormTurns is how long a storm goes on at least, in turns.
+	// calmEvents is the highest number of events without a wave.
+	calmEvents = 200
+	// stormTurns is the minimum duration of a storm, in turns.
 	stormTurns = 3
-	// wavePause is the least time from the beginning of one wave to that of the next.
-	wavePause = 100 * time.Millisecond
+	// waveInterval is the minimum time between the starts of two waves.
+	waveInterval = 100 * time.Millisecond
 )
 
-func (l *lab) storm(ctx context.Context, c contender.Contender) (err error) {
-	m := &meter{}
-	r, err := l.ring(ctx, c, 0, m)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.close(ctx)) }()
-	result := Storm{Contender: c.Key, Name: c.Name, AtOnce: l.Sizes.Storm, Outcomes: map[string]int{}}
+func (f *fixture) storm(ctx context.Context, m *meter) error {
+	sizes := f.run.sizes
 	var calm, during, waves []float64
-	for range min(stormCalm, l.Sizes.Storm) {
+	for range min(calmEvents, sizes.storm) {
 		began := time.Now()
-		if err := r.settle(ctx, l.message(), settle.OutcomeApplied); err != nil {
+		if err := f.settleFresh(ctx); err != nil {
 			return err
 		}
 		calm = append(calm, millis(time.Since(began)))
-		time.Sleep(l.Sizes.Every)
+		time.Sleep(sizes.stormPause)
 	}
-	l.Progress.Step()
-	message, before := l.message(), m.read()
-	for began := time.Now(); len(waves) == 0 || time.Since(began) < stormTurns*l.Sizes.Turn; {
-		next := time.NewTimer(wavePause)
-		w := &wave{lab: l, ring: r, over: make(chan struct{}), outcomes: result.Outcomes}
-		if err := w.run(ctx, message); err != nil {
+	message, before := f.run.message(), m.read()
+	outcomes := map[settle.Outcome]int{}
+	for began := time.Now(); len(waves) == 0 || time.Since(began) < stormTurns*sizes.turn; {
+		next := time.NewTimer(waveInterval)
+		w := &wave{fixture: f, done: make(chan struct{}), outcomes: outcomes}
+		took, err := w.run(ctx, message)
+		if err != nil {
 			return err
 		}
-		during, waves = append(during, w.others...), append(waves, w.millis)
+		during, waves = append(during, w.others...), append(waves, millis(took))
 		<-next.C
 	}
-	if result.Outcomes[settle.OutcomeApplied.String()] != 1 {
-		return fmt.Errorf("a storm of one settlement ended with %v", result.Outcomes)
+	if applied := outcomes[settle.OutcomeApplied]; applied != 1 {
+		return fmt.Errorf("the settlement was applied %d times: %v", applied, outcomes)
 	}
-	result.Calm, result.During, result.Wave, result.RPCs = quantiles(calm), quantiles(during), summarise(waves), m.read().since(before).rpcs
-	l.Progress.Step()
-	l.report.Storm = append(l.report.Storm, result)
+	set := func(column string, c report.Cell) { f.run.report.Table(titleStorm).Set(column, c, f.Name) }
+	set("waves", report.Text("%d × %d", len(waves), sizes.storm))
+	set("wave, ms", report.Figure(waves...))
+	set("RPCs", report.Figure(float64(m.read().since(before).rpcs)))
+	set("calm p50 / p99 / max, ms", quantiles(calm))
+	set("in a wave p50 / p99 / max, ms", quantiles(during))
+	set("events", report.Figure(float64(len(during))))
 	return nil
 }
 
-// wave is one settlement delivered many times at once, and others that come while it
-// goes on.
+func quantiles(times []float64) report.Cell {
+	return report.Text("%.1f / %.1f / %.1f", report.Median(times), report.Quantile(times, 0.99), report.Quantile(times, 1))
+}
+
+// wave delivers one settlement many times concurrently, and other settlements
+// meanwhile.
 type wave struct {
-	lab    *lab
-	ring   *ring
-	over   chan struct{} // closed when all of the one settlement are answered
-	millis float64       // until then
+	*fixture
+	done chan struct{} // closed after the answers to the one settlement
 
 	mu       sync.Mutex
-	outcomes map[string]int // of the one settlement
-	others   []float64      // milliseconds of each
+	outcomes map[settle.Outcome]int // of the one settlement
+	others   []float64              // milliseconds
 	failed   error
 }
 
-func (w *wave) run(ctx context.Context, message []byte) error {
+// run returns the time until all deliveries of the one settlement are answered.
+func (w *wave) run(ctx context.Context, message []byte) (took time.Duration, err error) {
 	began := time.Now()
 	var same, others sync.WaitGroup
-	for range w.lab.Sizes.Storm {
+	for range w.fixture.run.sizes.storm {
 		same.Go(func() {
-			outcome, err := w.ring.settler.Settle(ctx, message)
+			outcome, err := w.client.Settle(ctx, message)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.failed = errors.Join(w.failed, err)
-			w.outcomes[outcome.String()]++
+			w.outcomes[outcome]++
 		})
 	}
-	others.Go(func() { w.trickle(ctx, &others) })
+	others.Go(func() { w.settleOthers(ctx, &others) })
 	same.Wait()
-	w.millis = millis(time.Since(began))
-	close(w.over)
+	took = time.Since(began)
+	close(w.done)
 	others.Wait()
-	return w.failed
+	return took, w.failed
 }
 
-// trickle settles another settlement behind the wave, and one now and then until the
-// wave is over.
-func (w *wave) trickle(ctx context.Context, others *sync.WaitGroup) {
-	tick := time.NewTicker(w.lab.Sizes.Every)
+// settleOthers starts another settlement after every pause until the wave is done.
+func (w *wave) settleOthers(ctx context.Context, others *sync.WaitGroup) {
+	tick := time.NewTicker(w.fixture.run.sizes.stormPause)
 	defer tick.Stop()
 	for {
 		others.Go(func() {
 			began := time.Now()
-			err := w.ring.settle(ctx, w.lab.message(), settle.OutcomeApplied)
+			err := w.settleFresh(ctx)
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.others, w.failed = append(w.others, millis(time.Since(began))), errors.Join(w.failed, err)
 		})
 		select {
-		case <-w.over:
+		case <-w.done:
 			return
 		case <-tick.C:
 		}
 	}
-}
-
-func quantiles(times []float64) Quantiles {
-	sorted := slices.Sorted(slices.Values(times))
-	return Quantiles{Events: len(sorted), P50: quantile(sorted, 0.5), P99: quantile(sorted, 0.99), Max: sorted[len(sorted)-1]}
 }

@@ -1,93 +1,89 @@
-package bench
+package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-func (l *lab) wireSteps() int { return len(l.contenders) }
+const (
+	eventFresh     = "fresh"
+	eventDuplicate = "duplicate"
+	eventConflict  = "conflict"
+)
 
-// measureWire counts what each kind of event costs on the wire.
-func (l *lab) measureWire(ctx context.Context) error {
-	for _, c := range l.contenders {
-		m := &meter{}
-		r, err := l.ring(ctx, c, 0, m)
-		if err != nil {
-			return err
-		}
-		err = l.wire(ctx, r, m)
-		if err := errors.Join(err, r.close(ctx)); err != nil {
-			return err
-		}
-		l.Progress.Step()
-	}
-	return nil
-}
-
-func (l *lab) wire(ctx context.Context, r *ring, m *meter) error {
-	// What a connection prepares when it first meets a kind of event is not counted.
-	if err := l.meetAll(ctx, r); err != nil {
-		return err
-	}
-	numbers := make([]int, l.Sizes.Events)
-	for i := range numbers {
-		numbers[i] = l.number()
-	}
-	for _, event := range wireEvents {
-		result := Wire{Contender: r.Key, Event: event.kind}
-		for i, n := range numbers {
-			before := m.read()
-			if err := r.settle(ctx, event.message(n), event.want); err != nil {
-				return err
-			}
-			result.add(i, len(numbers), r.System, m.read().since(before))
-		}
-		l.report.Wire = append(l.report.Wire, result)
-	}
-	return nil
-}
-
-// meetAll lets every connection of a client meet every kind of event.
-func (l *lab) meetAll(ctx context.Context, r *ring) error {
-	for range warmEvents {
-		n := l.number()
-		for _, event := range wireEvents {
-			if err := r.settle(ctx, event.message(n), event.want); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// wireEvent is a kind of event, in the order in which they come for one settlement.
-type wireEvent struct {
+// event is a kind of event.
+type event struct {
 	kind    string
 	message func(n int) []byte
 	want    settle.Outcome
 }
 
-var wireEvents = []wireEvent{
-	{EventFresh, contender.Message, settle.OutcomeApplied},
-	{EventDuplicate, contender.Message, settle.OutcomeDuplicate},
-	{EventConflict, contender.Conflicting, settle.OutcomeConflict},
+// events are in the order of one settlement's deliveries.
+var events = []event{
+	{eventFresh, contender.Message, settle.OutcomeApplied},
+	{eventDuplicate, contender.Message, settle.OutcomeDuplicate},
+	{eventConflict, contender.Conflicting, settle.OutcomeConflict},
 }
 
-// add adds event i of n to the means.
-func (w *Wire) add(i, n int, system contender.System, t traffic) {
-	trips := t.rpcs
-	if system == contender.Postgres {
-		trips = t.turns
+// measureWire counts round trips, commits and bytes of each kind of event.
+func (r *run) measureWire(ctx context.Context) error {
+	for _, c := range r.contenders {
+		m := &meter{}
+		if err := r.withFixture(ctx, c, m, func(f *fixture) error { return f.wire(ctx, m) }); err != nil {
+			return err
+		}
 	}
-	w.RoundTrips += float64(trips) / float64(n)
-	w.Commits += float64(t.commits) / float64(n)
-	w.Sent += float64(t.sent) / float64(n)
-	w.Received += float64(t.received) / float64(n)
-	if i == 0 {
-		w.LeastTrips, w.MostTrips = trips, trips
+	return nil
+}
+
+func (f *fixture) wire(ctx context.Context, m *meter) error {
+	if err := f.prepare(ctx); err != nil {
+		return err
 	}
-	w.LeastTrips, w.MostTrips = min(w.LeastTrips, trips), max(w.MostTrips, trips)
+	numbers := f.run.numbers()
+	for _, e := range events {
+		var trips []float64
+		before := m.read()
+		for _, n := range numbers {
+			start := m.read()
+			if err := f.settle(ctx, e.message(n), e.want); err != nil {
+				return err
+			}
+			trips = append(trips, m.read().since(start).roundTrips(f.System))
+		}
+		t := m.read().since(before)
+		set := func(column string, c report.Cell) { f.run.report.Table(titleWire).Set(column, c, f.Name, e.kind) }
+		mean := func(sum int64) report.Cell { return report.Figure(float64(sum) / float64(len(numbers))) }
+		set("round trips", report.Figure(trips...))
+		set("commits", mean(t.commits))
+		set("bytes sent", mean(t.sent))
+		set("bytes received", mean(t.received))
+	}
+	return nil
+}
+
+// numbers returns the numbers of a turn's settlements.
+func (r *run) numbers() []int {
+	numbers := make([]int, r.sizes.events)
+	for i := range numbers {
+		numbers[i] = r.number()
+	}
+	return numbers
+}
+
+// prepare settles each kind of event on every connection, because a connection prepares
+// statements at the first event of a kind.
+func (f *fixture) prepare(ctx context.Context) error {
+	for range warmEvents {
+		n := f.run.number()
+		for _, e := range events {
+			if err := f.settle(ctx, e.message(n), e.want); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

@@ -80,7 +80,7 @@ func TestMalformedMessagesAreQuarantinedOnce(t *testing.T) {
 }
 
 // TestWhatIsNoMessage states where each request goes that is no Pub/Sub message.
-// The README's table says the same.
+// The table in docs/message.md says the same.
 func TestWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -4,25 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"time"
 
+	"cloud.google.com/go/spanner"
 	"github.com/google/uuid"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
-// places gives each contender a place of its own.
-type places struct {
+// servers starts PostgreSQL once for all tests.
+type servers struct {
 	once    sync.Once
 	cluster *pgcluster.Cluster
 	err     error
 }
 
-var shared places
+var shared servers
 
 func TestMain(m *testing.M) {
 	m.Run()
@@ -33,7 +37,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-func (s *places) of(t *testing.T, c Contender) (p Place, installed bool) {
+// place returns an empty database with the contender's tables.
+func (s *servers) place(t *testing.T, c Contender) (p Place, installed bool) {
 	t.Helper()
 	statements, err := c.Statements()
 	if err != nil {
@@ -51,20 +56,21 @@ func (s *places) of(t *testing.T, c Contender) (p Place, installed bool) {
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	if p.Database, err = s.cluster.CreateDatabase(t.Context(), statements); err != nil {
+	name, err := s.cluster.CreateDatabase(t.Context(), statements)
+	if err != nil {
 		t.Fatal(err)
 	}
+	p.Database = s.cluster.Connection(name, s.cluster.Addr)
 	return p, true
 }
 
-// TestContendersAgree gives all of them the same deliveries: where nothing goes wrong,
-// their answers and their ledgers are the same.
+// Without faults all contenders return the same outcomes and book the same movements.
 func TestContendersAgree(t *testing.T) {
 	t.Parallel()
 	for _, c := range All() {
 		t.Run(c.Key, func(t *testing.T) {
 			t.Parallel()
-			p, installed := shared.of(t, c)
+			p, installed := shared.place(t, c)
 			if !installed {
 				t.Logf("left out: %v", pgcluster.ErrNotFound)
 				return
@@ -120,15 +126,14 @@ func wantOnce(t *testing.T, c Contender, p Place, numbers ...int) {
 	}
 }
 
-// TestConcurrentDeliveries delivers a few settlements several times at once. Only what
-// says that another delivery is in progress may refuse.
-func TestConcurrentDeliveries(t *testing.T) {
+// A contender may only reject a concurrent delivery with ErrInProgress.
+func TestAppliesConcurrentDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const atOnce = 8
 	for _, c := range All() {
 		t.Run(c.Key, func(t *testing.T) {
 			t.Parallel()
-			p, installed := shared.of(t, c)
+			p, installed := shared.place(t, c)
 			if !installed {
 				t.Logf("left out: %v", pgcluster.ErrNotFound)
 				return
@@ -167,12 +172,12 @@ func TestConcurrentDeliveries(t *testing.T) {
 	}
 }
 
-// TestStoreThenEffectDoubles shows the crash that the pattern cannot see: the effect
-// is there, the record still says in progress, and after its expiry it all runs again.
-func TestStoreThenEffectDoubles(t *testing.T) {
+// After a crash between the effect and the update the record stays in progress. When it
+// expires, the pattern runs the effect again.
+func TestStoreThenEffectRepeatsTheEffect(t *testing.T) {
 	t.Parallel()
 	c := storeThenEffect()
-	p, _ := shared.of(t, c)
+	p, _ := shared.place(t, c)
 	now := time.Now()
 	p.Now = func() time.Time { return now }
 	db, err := p.open(t.Context())
@@ -181,11 +186,11 @@ func TestStoreThenEffectDoubles(t *testing.T) {
 	}
 	defer db.Close()
 	s := &idempotent{db, p}
-	settled, err := p.read(Message(1))
+	settled, err := p.decode(Message(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.putInProgress(t.Context(), settled); err != nil { // this delivery ends after its effect
+	if _, err := s.putInProgress(t.Context(), settled); err != nil { // this delivery crashes after its effect
 		t.Fatal(err)
 	}
 	if err := s.write(t.Context(), movementRow(settled, p.NewID())); err != nil {
@@ -193,19 +198,19 @@ func TestStoreThenEffectDoubles(t *testing.T) {
 	}
 	s.place.Now = func() time.Time { return now.Add(InProgressExpiry - time.Second) }
 	if outcome, err := s.Settle(t.Context(), Message(1)); !errors.Is(err, ErrInProgress) || outcome != settle.OutcomeUnknown {
-		t.Errorf("before the expiry: %v, %v", outcome, err)
+		t.Errorf("before expiry: %v, %v", outcome, err)
 	}
 	s.place.Now = func() time.Time { return now.Add(InProgressExpiry) }
 	if outcome, err := s.Settle(t.Context(), Message(1)); err != nil || outcome != settle.OutcomeApplied {
-		t.Errorf("after it: %v, %v", outcome, err)
+		t.Errorf("after expiry: %v, %v", outcome, err)
 	}
 	movements, err := c.Movements(t.Context(), p)
 	if err != nil || movements[SettlementID(1)] != 2 {
-		t.Errorf("movements %v, %v; the effect was to come twice", movements, err)
+		t.Errorf("movements %v, %v, want two", movements, err)
 	}
 }
 
-func TestFind(t *testing.T) {
+func TestFindsContendersByKey(t *testing.T) {
 	t.Parallel()
 	for _, c := range All() {
 		if found, err := Find(c.Key); err != nil || found.Name != c.Name {
@@ -213,11 +218,22 @@ func TestFind(t *testing.T) {
 		}
 	}
 	if _, err := Find("none"); err == nil {
-		t.Error("a contender that is none was found")
+		t.Error("found an unknown contender")
 	}
 }
 
 func ExampleMessage() {
 	fmt.Printf("%s\n", Message(7))
 	// Output: {"settlement_id":"stl-000000007","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}
+}
+
+func TestAddsRetryDelayToAborts(t *testing.T) {
+	t.Parallel()
+	err := withRetryDelay(status.Error(codes.Aborted, "concurrent transaction"))
+	if delay, ok := spanner.ExtractRetryDelay(err); !ok || delay != time.Millisecond || status.Code(err) != codes.Aborted {
+		t.Errorf("%v: retry delay %v", err, delay)
+	}
+	if err := withRetryDelay(io.EOF); !errors.Is(err, io.EOF) {
+		t.Errorf("the end of a stream became %v", err)
+	}
 }

@@ -3,7 +3,6 @@ package contender
 import (
 	"context"
 	"fmt"
-	"net"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -11,8 +10,8 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// postgres is what one writes on PostgreSQL: the receipt's primary key decides, and
-// receipt and movement are in one transaction.
+// postgres is the usual SQL of PostgreSQL: the receipt's primary key detects duplicates,
+// and one transaction inserts receipt and movement.
 func postgres() Contender {
 	return Contender{
 		Key: "postgres", Name: "PostgreSQL",
@@ -20,8 +19,7 @@ func postgres() Contender {
 		System:     Postgres,
 		Statements: func() ([]string, error) { return postgresTables, nil },
 		Open:       openPostgres,
-		Load:       loadPostgres,
-		Movements:  countPostgres,
+		table:      "movements",
 	}
 }
 
@@ -54,7 +52,7 @@ VALUES ($1, $2, $3, $4, NULLIF($5, ''), NULLIF($6, ''), $7)`
 	pgSelectHash = `SELECT payload_hash FROM receipts WHERE settlement_id = $1`
 )
 
-// connections is the pool's size: as many as deliveries are ever in flight.
+// connections is the pool's size, the highest number of concurrent deliveries.
 const connections = 64
 
 type pooled struct {
@@ -69,9 +67,7 @@ func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	}
 	config.MaxConns = connections
 	if p.Dial != nil {
-		config.ConnConfig.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
-			return p.Dial(ctx, network, address)
-		}
+		config.ConnConfig.DialFunc = p.Dial
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
@@ -82,15 +78,12 @@ func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 
 func openPostgres(ctx context.Context, p Place) (Settler, error) {
 	pool, err := p.pool(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &pooled{pool, p}, nil
+	return &pooled{pool, p}, err
 }
 
 // Settle implements Settler.
 func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := s.place.read(message)
+	p, err := s.place.decode(message)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -102,7 +95,7 @@ func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Out
 		if inserted.RowsAffected() == 0 {
 			var stored string
 			err := tx.QueryRow(ctx, pgSelectHash, p.SettlementID).Scan(&stored)
-			outcome = p.judge(stored)
+			outcome = p.compare(stored)
 			return err
 		}
 		outcome = settle.OutcomeApplied
@@ -115,57 +108,49 @@ func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Out
 	return outcome, nil
 }
 
-func loadPostgres(ctx context.Context, p Place, from, n int) error {
+// copyRows inserts the rows of Message(from) to Message(from+n-1).
+func (p Place) copyRows(ctx context.Context, from, n int) error {
 	pool, err := p.pool(ctx)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	settled := make([]payoutRow, n)
-	for i := range settled {
-		if settled[i], err = p.read(Message(from + i)); err != nil {
+	receipts, movements := make([][]any, n), make([][]any, n)
+	for i := range n {
+		p, err := p.decode(Message(from + i))
+		if err != nil {
 			return err
 		}
+		receipts[i] = []any{p.SettlementID, p.hash, "applied", p.deliveryID, "1"}
+		movements[i] = []any{p.SettlementID, p.AccountID, p.AmountCents, p.Currency, p.Reference, p.hash}
 	}
-	_, err = pool.CopyFrom(ctx, pgx.Identifier{"receipts"}, []string{"settlement_id", "payload_hash", "result_status", "delivery_id", "message_id"},
-		pgx.CopyFromSlice(n, func(i int) ([]any, error) {
-			return []any{settled[i].SettlementID, settled[i].hash, "applied", settled[i].deliveryID, "1"}, nil
-		}))
-	if err != nil {
+	columns := []string{"settlement_id", "payload_hash", "result_status", "delivery_id", "message_id"}
+	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"receipts"}, columns, pgx.CopyFromRows(receipts)); err != nil {
 		return fmt.Errorf("load receipts: %w", err)
 	}
-	_, err = pool.CopyFrom(ctx, pgx.Identifier{"movements"}, []string{"settlement_id", "account_id", "amount_cents", "currency", "reference", "payload_hash"},
-		pgx.CopyFromSlice(n, func(i int) ([]any, error) {
-			s := settled[i]
-			return []any{s.SettlementID, s.AccountID, s.AmountCents, s.Currency, s.Reference, s.hash}, nil
-		}))
-	if err != nil {
+	columns = []string{"settlement_id", "account_id", "amount_cents", "currency", "reference", "payload_hash"}
+	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"movements"}, columns, pgx.CopyFromRows(movements)); err != nil {
 		return fmt.Errorf("load movements: %w", err)
 	}
 	return nil
 }
 
-func countPostgres(ctx context.Context, p Place) (map[string]int, error) {
+// countPostgres counts the rows of a table for each settlement ID.
+func (p Place) countPostgres(ctx context.Context, table string) (map[string]int, error) {
 	pool, err := p.pool(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer pool.Close()
-	rows, err := pool.Query(ctx, `SELECT settlement_id, count(*) FROM movements GROUP BY settlement_id`)
-	if err != nil {
-		return nil, fmt.Errorf("count movements: %w", err)
-	}
 	counts := map[string]int{}
-	var (
-		id string
-		n  int
-	)
-	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error {
-		counts[id] = n
+	rows, err := pool.Query(ctx, "SELECT settlement_id FROM "+pgx.Identifier{table}.Sanitize())
+	if err != nil {
+		return nil, err
+	}
+	var id string
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		counts[id]++
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("count movements: %w", err)
-	}
-	return counts, nil
+	return counts, err
 }

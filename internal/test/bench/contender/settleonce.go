@@ -12,7 +12,7 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// settleOnce is the real service on the real store.
+// settleOnce is the real service with the real store.
 func settleOnce() Contender {
 	return Contender{
 		Key: "settle_once", Name: "Settle Once",
@@ -22,8 +22,7 @@ func settleOnce() Contender {
 		Open: func(ctx context.Context, p Place) (Settler, error) {
 			return openSettleOnce(ctx, p)
 		},
-		Load:      loadSettlements,
-		Movements: countSettlements,
+		table: "ledger_movements", rows: settlementRows,
 	}
 }
 
@@ -33,7 +32,7 @@ type service struct {
 }
 
 func openSettleOnce(ctx context.Context, p Place) (*service, error) {
-	store, err := spannerstore.Open(ctx, spannerstore.Config{Database: p.Database, Emulator: p.Emulator, Options: p.Options})
+	store, err := spannerstore.Open(ctx, spannerstore.Config{Database: p.Database, Emulator: p.Emulator, Options: p.spannerOptions()})
 	if err != nil {
 		return nil, err
 	}
@@ -52,11 +51,11 @@ func (s *service) Settle(ctx context.Context, message []byte) (settle.Outcome, e
 // Close implements Settler.
 func (s *service) Close() { s.store.Close() }
 
-// fleetSize is how many instances deploy/ lets there be at most.
+// fleetSize is the maximum number of instances in deploy/.
 const fleetSize = 20
 
-// settleOnceFleet is Settle Once as so many instances, with a client each, which are
-// given deliveries in turn.
+// settleOnceFleet is Settle Once with several instances, each with its own client, that
+// take the deliveries in turn.
 func settleOnceFleet() Contender {
 	c := settleOnce()
 	c.Key, c.Name = "settle_once_fleet", fmt.Sprintf("Settle Once, %d instances", fleetSize)
@@ -92,48 +91,33 @@ func (f *fleet) Close() {
 	}
 }
 
-// settleOnceApart is Settle Once where no delivery waits for another.
-func settleOnceApart() Contender {
+// settleOnceUncoalesced is Settle Once without coalescing of concurrent deliveries.
+func settleOnceUncoalesced() Contender {
 	c := settleOnce()
-	c.Key, c.Name = "settle_once_apart", "Settle Once, no delivery waits for another"
+	c.Key, c.Name = "settle_once_uncoalesced", "Settle Once, not coalesced"
 	c.Open = func(ctx context.Context, p Place) (Settler, error) {
 		s, err := openSettleOnce(ctx, p)
-		return &apart{s}, err
+		return &uncoalesced{s}, err
 	}
 	return c
 }
 
-type apart struct{ *service }
+type uncoalesced struct{ *service }
 
-// Settle implements Settler. Deliveries wait for each other within a service, so each
-// has one of its own, over the one store.
-func (a *apart) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
+// Settle implements Settler. A service coalesces its own deliveries, so each delivery
+// gets its own service with the shared store.
+func (u *uncoalesced) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
 	s := service{
-		Service: settle.Service{Store: a.store, DefaultCurrency: a.DefaultCurrency, NewID: a.NewID, Now: a.Now},
-		store:   a.store,
+		Service: settle.Service{Store: u.store, DefaultCurrency: u.DefaultCurrency, NewID: u.NewID, Now: u.Now},
+		store:   u.store,
 	}
 	return s.Settle(ctx, message)
 }
 
 // settlementRows are the rows of the real schema for a payout without bank.
-func settlementRows(p payoutRow) []*spanner.Mutation {
+func settlementRows(p delivery) []*spanner.Mutation {
 	return []*spanner.Mutation{
-		spanner.InsertMap("ledger_movements", map[string]any{
-			"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,
-			"creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference),
-			"payload_hash": p.hash, "recorded_at": spanner.CommitTimestamp,
-		}),
-		spanner.InsertMap("settlement_receipts", map[string]any{
-			"settlement_id": p.SettlementID, "payload_hash": p.hash, "result_status": "applied", "delivery_id": p.deliveryID,
-			"message_id": "1", "applied_at": spanner.CommitTimestamp, "expire_from": spanner.CommitTimestamp,
-		}),
+		p.movement("ledger_movements", map[string]any{"payload_hash": p.hash}),
+		p.receipt("settlement_receipts", map[string]any{"expire_from": spanner.CommitTimestamp}),
 	}
-}
-
-func loadSettlements(ctx context.Context, p Place, from, n int) error {
-	return p.load(ctx, from, n, settlementRows)
-}
-
-func countSettlements(ctx context.Context, p Place) (map[string]int, error) {
-	return p.count(ctx, "ledger_movements")
 }

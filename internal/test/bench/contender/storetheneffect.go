@@ -11,17 +11,17 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// InProgressExpiry is how long a record in progress keeps others from working on
-// its message. The pattern takes what is left of the function's time for it.
+// InProgressExpiry is the time in which a record in progress blocks other deliveries
+// of its message. The pattern uses the function's remaining time instead.
 const InProgressExpiry = 30 * time.Second
 
-// ErrInProgress reports that another delivery seems to be at work on a message.
+// ErrInProgress reports a record in progress of another delivery.
 var ErrInProgress = errors.New("a delivery of this message is in progress")
 
 // storeThenEffect is the pattern of the idempotency utility in Powertools for AWS
-// Lambda, its persistence layer on Spanner: a record IN_PROGRESS is put under a
-// condition, the function has its effect, the record becomes COMPLETED. The effect
-// is the function's own business, so the movement has a key of its own.
+// Lambda, with Spanner as its persistence layer: it inserts a record IN_PROGRESS under
+// a condition, runs the function's effect, and updates the record to COMPLETED. The
+// pattern knows nothing of the effect, so the movement has its own key.
 func storeThenEffect() Contender {
 	return Contender{
 		Key: "store_then_effect", Name: "store, effect, update",
@@ -32,15 +32,9 @@ func storeThenEffect() Contender {
 			db, err := p.open(ctx)
 			return &idempotent{db, p}, err
 		},
-		Load: func(ctx context.Context, p Place, from, n int) error {
-			return p.load(ctx, from, n, func(settled payoutRow) []*spanner.Mutation {
-				return []*spanner.Mutation{
-					putRow(settled, statusCompleted, p.Now()), movementRow(settled, p.NewID()),
-				}
-			})
-		},
-		Movements: func(ctx context.Context, p Place) (map[string]int, error) {
-			return p.count(ctx, "movements")
+		table: "movements",
+		rows: func(p delivery) []*spanner.Mutation {
+			return []*spanner.Mutation{putRow(p, statusCompleted, time.Now()), movementRow(p, p.deliveryID)}
 		},
 	}
 }
@@ -79,7 +73,7 @@ type idempotent struct {
 
 // Settle implements Settler.
 func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
-	p, err := s.place.read(message)
+	p, err := s.place.decode(message)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -99,9 +93,9 @@ func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome
 	return settle.OutcomeApplied, nil
 }
 
-// putInProgress puts the record, if there is none or one in progress that has
-// expired. The outcome applied means: go on.
-func (s *idempotent) putInProgress(ctx context.Context, p payoutRow) (outcome settle.Outcome, err error) {
+// putInProgress writes the record if it does not exist or has expired in progress. The
+// outcome is then applied, and the caller continues.
+func (s *idempotent) putInProgress(ctx context.Context, p delivery) (outcome settle.Outcome, err error) {
 	err = s.readWrite(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		outcome = settle.OutcomeApplied
 		now := s.place.Now()
@@ -121,7 +115,7 @@ func (s *idempotent) putInProgress(ctx context.Context, p payoutRow) (outcome se
 		}
 		switch {
 		case status == statusCompleted:
-			outcome = p.judge(validation)
+			outcome = p.compare(validation)
 			return nil
 		case now.Before(expires):
 			return ErrInProgress
@@ -134,24 +128,20 @@ func (s *idempotent) putInProgress(ctx context.Context, p payoutRow) (outcome se
 	return outcome, nil
 }
 
-// write commits a row in a transaction of its own.
+// write commits a row in its own transaction.
 func (s *idempotent) write(ctx context.Context, row *spanner.Mutation) error {
 	return s.readWrite(ctx, func(_ context.Context, tx *spanner.ReadWriteTransaction) error {
 		return tx.BufferWrite([]*spanner.Mutation{row})
 	})
 }
 
-func putRow(p payoutRow, status string, now time.Time) *spanner.Mutation {
+func putRow(p delivery, status string, now time.Time) *spanner.Mutation {
 	return spanner.InsertOrUpdateMap("idempotency_records", map[string]any{
 		"id": p.SettlementID, "status": status, "in_progress_expiration": now.Add(InProgressExpiry), "validation": p.hash,
 		"updated_at": spanner.CommitTimestamp,
 	})
 }
 
-func movementRow(p payoutRow, id string) *spanner.Mutation {
-	return spanner.InsertMap("movements", map[string]any{
-		"movement_id": id, "settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents,
-		"currency": p.Currency, "creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference),
-		"recorded_at": spanner.CommitTimestamp,
-	})
+func movementRow(p delivery, id string) *spanner.Mutation {
+	return p.movement("movements", map[string]any{"movement_id": id})
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// textbook is what one writes who knows SQL: look, insert, insert, commit.
+// textbook is the usual SQL: select, insert twice, commit.
 func textbook() Contender {
 	return Contender{
 		Key: "textbook", Name: "SELECT, two INSERTs",
@@ -19,11 +19,11 @@ func textbook() Contender {
 		Statements: func() ([]string, error) { return textbookTables, nil },
 		Open: func(ctx context.Context, p Place) (Settler, error) {
 			db, err := p.open(ctx)
-			return &bySQL{db, p}, err
+			return &readWriteSettler{db, p, decideBySQL}, err
 		},
-		Load: func(ctx context.Context, p Place, from, n int) error { return p.load(ctx, from, n, textbookRows) },
-		Movements: func(ctx context.Context, p Place) (map[string]int, error) {
-			return p.count(ctx, "movements")
+		table: "movements",
+		rows: func(p delivery) []*spanner.Mutation {
+			return []*spanner.Mutation{p.receipt("receipts", nil), p.movement("movements", map[string]any{"payload_hash": p.hash})}
 		},
 	}
 }
@@ -58,45 +58,27 @@ VALUES (@settlement_id, @payload_hash, 'applied', @delivery_id, @message_id, PEN
 VALUES (@settlement_id, @account_id, @amount_cents, @currency, @creditor_account, @reference, @payload_hash, PENDING_COMMIT_TIMESTAMP())`
 )
 
-type bySQL struct {
-	database
-	place Place
-}
-
-// Settle implements Settler.
-func (s *bySQL) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := s.place.read(message)
+func decideBySQL(ctx context.Context, tx *spanner.ReadWriteTransaction, p delivery) (settle.Outcome, error) {
+	stored, err := storedHash(ctx, tx, p.SettlementID)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
-	err = s.readWrite(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		stored, err := storedHash(ctx, tx, p.SettlementID)
-		if err != nil {
-			return err
-		}
-		if stored != "" {
-			outcome = p.judge(stored)
-			return nil
-		}
-		outcome = settle.OutcomeApplied
-		if _, err := tx.Update(ctx, spanner.Statement{SQL: insertReceipt, Params: map[string]any{
-			"settlement_id": p.SettlementID, "payload_hash": p.hash, "delivery_id": p.deliveryID, "message_id": "1",
-		}}); err != nil {
-			return err
-		}
-		_, err = tx.Update(ctx, spanner.Statement{SQL: insertMovement, Params: map[string]any{
-			"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,
-			"creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference), "payload_hash": p.hash,
-		}})
-		return err
-	})
-	if err != nil {
+	if stored != "" {
+		return p.compare(stored), nil
+	}
+	if _, err := tx.Update(ctx, spanner.Statement{SQL: insertReceipt, Params: map[string]any{
+		"settlement_id": p.SettlementID, "payload_hash": p.hash, "delivery_id": p.deliveryID, "message_id": "1",
+	}}); err != nil {
 		return settle.OutcomeUnknown, err
 	}
-	return outcome, nil
+	_, err = tx.Update(ctx, spanner.Statement{SQL: insertMovement, Params: map[string]any{
+		"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,
+		"creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference), "payload_hash": p.hash,
+	}})
+	return settle.OutcomeApplied, err
 }
 
-// storedHash returns the payload hash of a receipt; empty for none.
+// storedHash returns the payload hash of a receipt; empty without a receipt.
 func storedHash(ctx context.Context, tx *spanner.ReadWriteTransaction, settlementID string) (hash string, err error) {
 	rows := tx.Query(ctx, spanner.Statement{SQL: selectReceipt, Params: map[string]any{"settlement_id": settlementID}})
 	defer rows.Stop()
@@ -109,18 +91,4 @@ func storedHash(ctx context.Context, tx *spanner.ReadWriteTransaction, settlemen
 	}
 	err = row.Columns(&hash)
 	return hash, err
-}
-
-func textbookRows(p payoutRow) []*spanner.Mutation {
-	return []*spanner.Mutation{
-		spanner.InsertMap("receipts", map[string]any{
-			"settlement_id": p.SettlementID, "payload_hash": p.hash, "result_status": "applied", "delivery_id": p.deliveryID,
-			"message_id": "1", "applied_at": spanner.CommitTimestamp,
-		}),
-		spanner.InsertMap("movements", map[string]any{
-			"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,
-			"creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference),
-			"payload_hash": p.hash, "recorded_at": spanner.CommitTimestamp,
-		}),
-	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// transactionOnly is Settle Once without its first attempt: the decision is always
-// made in a read-write transaction, on the same tables.
+// transactionOnly is Settle Once without its first Commit: it always decides in a
+// read-write transaction, on the same tables.
 func transactionOnly() Contender {
 	return Contender{
 		Key: "transaction_only", Name: "transaction only",
@@ -21,51 +21,34 @@ func transactionOnly() Contender {
 		Statements: schema.Statements,
 		Open: func(ctx context.Context, p Place) (Settler, error) {
 			db, err := p.open(ctx)
-			return &inTransaction{db, p}, err
+			return &readWriteSettler{db, p, decideByKey}, err
 		},
-		Load:      loadSettlements,
-		Movements: countSettlements,
+		table: "ledger_movements", rows: settlementRows,
 	}
 }
 
-type inTransaction struct {
-	database
-	place Place
-}
-
-// Settle implements Settler.
-func (s *inTransaction) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := s.place.read(message)
-	if err != nil {
-		return settle.OutcomeUnknown, err
-	}
+func decideByKey(ctx context.Context, tx *spanner.ReadWriteTransaction, p delivery) (settle.Outcome, error) {
 	key := sha256.Sum256([]byte(p.SettlementID))
-	err = s.readWrite(ctx, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		row, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{key[:]}, []string{"payload_hash"})
-		if errors.Is(err, spanner.ErrRowNotFound) {
-			outcome = settle.OutcomeApplied
-			return tx.BufferWrite(settlementRows(p))
-		}
-		if err != nil {
-			return err
-		}
-		var stored string
-		if err := row.Columns(&stored); err != nil {
-			return err
-		}
-		if outcome = p.judge(stored); outcome == settle.OutcomeConflict {
-			return recordConflict(ctx, tx, key[:], p, message)
-		}
-		return nil
-	})
+	row, err := tx.ReadRow(ctx, "ledger_movements", spanner.Key{key[:]}, []string{"payload_hash"})
+	if errors.Is(err, spanner.ErrRowNotFound) {
+		return settle.OutcomeApplied, tx.BufferWrite(settlementRows(p))
+	}
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
-	return outcome, nil
+	var stored string
+	if err := row.Columns(&stored); err != nil {
+		return settle.OutcomeUnknown, err
+	}
+	outcome := p.compare(stored)
+	if outcome == settle.OutcomeConflict {
+		err = recordConflict(ctx, tx, key[:], p)
+	}
+	return outcome, err
 }
 
-// recordConflict inserts a conflict, or raises its count.
-func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key []byte, p payoutRow, message []byte) error {
+// recordConflict inserts a conflict, or increments its number of deliveries.
+func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key []byte, p delivery) error {
 	var deliveries int64
 	row, err := tx.ReadRow(ctx, "settlement_conflicts", spanner.Key{key, p.hash}, []string{"deliveries"})
 	if err == nil {
@@ -81,7 +64,7 @@ func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key [
 	if deliveries > 0 {
 		return tx.BufferWrite([]*spanner.Mutation{spanner.UpdateMap("settlement_conflicts", conflict)})
 	}
-	conflict["fields"], conflict["payload"], conflict["message_id"] = []string{"amount_cents"}, message, "1"
+	conflict["fields"], conflict["payload"], conflict["message_id"] = []string{"amount_cents"}, p.message, "1"
 	conflict["first_seen_at"] = spanner.CommitTimestamp
 	return tx.BufferWrite([]*spanner.Mutation{spanner.InsertMap("settlement_conflicts", conflict)})
 }

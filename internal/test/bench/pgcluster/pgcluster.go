@@ -1,7 +1,5 @@
-// Package pgcluster runs a PostgreSQL server of its own in a temporary directory.
-//
-// It exists so that the comparison with PostgreSQL needs nothing but its programs:
-// no running server is touched, and none is left behind.
+// Package pgcluster runs a private PostgreSQL server in a temporary directory. The
+// comparison with PostgreSQL needs the installed programs only, and no running server.
 package pgcluster
 
 import (
@@ -34,29 +32,28 @@ var ErrNotFound = errors.New("PostgreSQL is not installed: apt-get install postg
 type Cluster struct {
 	// Addr is its host:port.
 	Addr string
-	// Version is what the program says of itself, such as postgres (PostgreSQL) 15.18.
+	// Version is the program's version, such as postgres (PostgreSQL) 15.18.
 	Version string
 
 	password string
 	dir      string
-	alive    io.Closer // while it is open the server runs
+	stdin    io.Closer // of the supervisor; closing it stops the server
 	done     chan struct{}
 	log      bytes.Buffer
-	made     atomic.Int64
+	created  atomic.Int64
 }
 
 const (
 	startLimit = time.Minute
 	pollEvery  = 20 * time.Millisecond
-	// superuser is the role that initdb makes. The server needs an account that is
-	// not root; Debian's package makes one of the same name.
-	superuser = "postgres"
-	// maxConnections is more than any run opens.
+	// superuser is the role that initdb creates. PostgreSQL refuses to run as root;
+	// Debian's package creates an account of the same name.
+	superuser      = "postgres"
 	maxConnections = 200
 )
 
-// supervisor runs the server "$@" and lets it shut down when its standard input
-// ends, which it does however the parent ends.
+// supervisor runs the server "$@" and stops it when standard input ends. The kernel
+// closes that input with the parent process, even after SIGKILL.
 const supervisor = `
 exec 3<&0 </dev/null
 "$@" 3<&- &
@@ -65,83 +62,67 @@ server=$!
 wait "$server"
 `
 
-// Start makes a cluster with fsync on, as it is by default, and starts it on a free
-// port of 127.0.0.1. It fails with [ErrNotFound] where PostgreSQL is not installed.
+// Start creates a cluster with the default settings, fsync included, and starts it on a
+// free port of 127.0.0.1. It fails with [ErrNotFound] if PostgreSQL is not installed.
 func Start(ctx context.Context) (*Cluster, error) {
-	programs, err := findPrograms()
+	bin, err := findPrograms()
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	account, err := unprivileged()
-	if err != nil {
-		return nil, fmt.Errorf("start postgres: %w", err)
-	}
 	c := &Cluster{password: rand.Text(), done: make(chan struct{})}
 	if c.dir, err = os.MkdirTemp("", "settleonce-postgres-"); err != nil {
 		return nil, fmt.Errorf("start postgres: %w", err)
 	}
-	err = c.initialise(ctx, programs, account)
+	account, err := unprivileged()
 	if err == nil {
-		err = c.start(ctx, programs, account)
+		err = c.initialise(ctx, bin, account)
+	}
+	if err == nil {
+		err = c.start(ctx, bin, account)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start postgres: %w", err), os.RemoveAll(c.dir))
 	}
 	if err := c.await(ctx); err != nil {
-		closing := c.Close() // then the log is whole
-		return nil, errors.Join(fmt.Errorf("start postgres: %w\n%s", err, c.log.String()), closing)
+		closeErr := c.Close() // completes the log
+		return nil, errors.Join(fmt.Errorf("start postgres: %w\n%s", err, c.log.String()), closeErr)
 	}
 	return c, nil
 }
 
 // Close shuts the server down and removes its files.
 func (c *Cluster) Close() error {
-	_ = c.alive.Close() // an error means that it is closed already
+	_ = c.stdin.Close() // an error means that it is closed already
 	<-c.done
 	return os.RemoveAll(c.dir)
 }
 
-// CreateDatabase creates a database with the given statements, and returns its
-// connection string.
+// CreateDatabase creates a database with the given statements and returns its name.
 func (c *Cluster) CreateDatabase(ctx context.Context, statements []string) (string, error) {
-	name := fmt.Sprintf("bench_%d", c.made.Add(1))
-	if err := execute(ctx, c.connection("postgres"), "CREATE DATABASE "+name); err != nil {
+	name := fmt.Sprintf("bench_%d", c.created.Add(1))
+	if err := execute(ctx, c.Connection("postgres", c.Addr), "CREATE DATABASE "+name); err != nil {
 		return "", fmt.Errorf("create database: %w", err)
 	}
-	if err := execute(ctx, c.connection(name), statements...); err != nil {
+	if err := execute(ctx, c.Connection(name, c.Addr), statements...); err != nil {
 		return "", fmt.Errorf("create tables: %w", err)
 	}
-	return c.connection(name), nil
+	return name, nil
 }
 
-// DropDatabase drops a database that CreateDatabase returned.
-func (c *Cluster) DropDatabase(ctx context.Context, connection string) error {
-	config, err := pgx.ParseConfig(connection)
-	if err != nil {
-		return fmt.Errorf("drop database: %w", err)
-	}
-	drop := "DROP DATABASE " + pgx.Identifier{config.Database}.Sanitize() + " WITH (FORCE)"
-	if err := execute(ctx, c.connection("postgres"), drop); err != nil {
+// DropDatabase drops a database and closes its connections.
+func (c *Cluster) DropDatabase(ctx context.Context, name string) error {
+	if err := execute(ctx, c.Connection("postgres", c.Addr), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
 		return fmt.Errorf("drop database: %w", err)
 	}
 	return nil
 }
 
-// Through returns the connection string of the same database by way of another
-// address.
-func Through(connection, addr string) (string, error) {
-	u, err := url.Parse(connection)
-	if err != nil {
-		return "", fmt.Errorf("read connection string: %w", err)
-	}
-	u.Host = addr
-	return u.String(), nil
-}
-
-func (c *Cluster) connection(database string) string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, c.password), Host: c.Addr, Path: "/" + database, RawQuery: "sslmode=disable"}
+// Connection returns the connection string of a database. addr is the host:port of the
+// server or of a proxy in front of it.
+func (c *Cluster) Connection(database, addr string) string {
+	u := url.URL{Scheme: "postgres", User: url.UserPassword(superuser, c.password), Host: addr, Path: "/" + database, RawQuery: "sslmode=disable"}
 	return u.String()
 }
 
@@ -159,50 +140,40 @@ func execute(ctx context.Context, connection string, statements ...string) error
 	return nil
 }
 
-// programs are the paths of initdb and postgres.
-type programs struct{ initdb, postgres string }
-
-// findPrograms looks in PATH, then where Debian puts them, the newest first.
-func findPrograms() (programs, error) {
-	initdb, err := exec.LookPath("initdb")
-	postgres, err2 := exec.LookPath("postgres")
-	if err == nil && err2 == nil {
-		return programs{initdb, postgres}, nil
-	}
+// findPrograms returns the directory of initdb and postgres: in PATH, else Debian's,
+// preferring the newest version.
+func findPrograms() (bin string, err error) {
 	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb") // the pattern is well-formed
 	slices.Sort(found)
+	if inPath, err := exec.LookPath("initdb"); err == nil {
+		found = append(found, inPath)
+	}
 	for _, initdb := range slices.Backward(found) {
-		postgres := filepath.Join(filepath.Dir(initdb), "postgres")
-		if _, err := os.Stat(postgres); err == nil {
-			return programs{initdb, postgres}, nil
+		bin := filepath.Dir(initdb)
+		if _, err := os.Stat(filepath.Join(bin, "postgres")); err == nil {
+			return bin, nil
 		}
 	}
-	return programs{}, ErrNotFound
+	return "", ErrNotFound
 }
 
-// unprivileged returns the account to run the server as; nil for the present one.
+// unprivileged returns the server's account if this process runs as root; else nil.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
-		return nil, nil //nolint:nilnil // no other account is an answer
+		return nil, nil //nolint:nilnil // nil keeps the current account
 	}
 	account, err := user.Lookup(superuser)
 	if err != nil {
 		return nil, fmt.Errorf("postgres does not run as root: %w", err)
 	}
-	uid, err := strconv.ParseUint(account.Uid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("read the account of %s: %w", superuser, err)
-	}
-	gid, err := strconv.ParseUint(account.Gid, 10, 32)
-	if err != nil {
-		return nil, fmt.Errorf("read the account of %s: %w", superuser, err)
-	}
-	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+	uid, uidErr := strconv.ParseUint(account.Uid, 10, 32)
+	gid, gidErr := strconv.ParseUint(account.Gid, 10, 32)
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, errors.Join(uidErr, gidErr)
 }
 
 func (c *Cluster) data() string { return filepath.Join(c.dir, "data") }
 
-func (c *Cluster) initialise(ctx context.Context, p programs, account *syscall.Credential) error {
+func (c *Cluster) initialise(ctx context.Context, bin string, account *syscall.Credential) error {
 	passwords := filepath.Join(c.dir, "password")
 	if err := os.WriteFile(passwords, []byte(c.password), 0o600); err != nil {
 		return err
@@ -214,32 +185,32 @@ func (c *Cluster) initialise(ctx context.Context, p programs, account *syscall.C
 			}
 		}
 	}
-	cmd := exec.CommandContext(ctx, p.initdb, "--pgdata="+c.data(), "--username="+superuser, "--auth=scram-sha-256", "--pwfile="+passwords,
+	cmd := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata="+c.data(), "--username="+superuser, "--auth=scram-sha-256", "--pwfile="+passwords,
 		"--encoding=UTF8", "--locale=C")
 	cmd.Dir, cmd.Env = c.dir, serverEnvironment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: account}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	version, err := exec.CommandContext(ctx, p.postgres, "--version").Output()
+	version, err := exec.CommandContext(ctx, filepath.Join(bin, "postgres"), "--version").Output()
 	c.Version = strings.TrimSpace(string(version))
 	return err
 }
 
-// start starts the server under its supervisor. ctx does not bound its life.
-func (c *Cluster) start(ctx context.Context, p programs, account *syscall.Credential) error {
-	port, err := freePort(ctx)
+// start starts the server under its supervisor. It outlives ctx.
+func (c *Cluster) start(ctx context.Context, bin string, account *syscall.Credential) error {
+	host, port, err := freeAddr(ctx)
 	if err != nil {
 		return err
 	}
-	c.Addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", supervisor, "supervisor", p.postgres,
-		"-D", c.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(port), "-k", "", "-c", "max_connections="+strconv.Itoa(maxConnections))
+	c.Addr = net.JoinHostPort(host, port)
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", "-c", supervisor, "supervisor", filepath.Join(bin, "postgres"),
+		"-D", c.data(), "-h", host, "-p", port, "-k", "", "-c", fmt.Sprintf("max_connections=%d", maxConnections))
 	cmd.Dir, cmd.Env = c.dir, serverEnvironment()
-	// A group of its own: Ctrl-C at the terminal is for the run, which then ends the server.
+	// A separate group: Ctrl-C at the terminal interrupts the run only, which then stops the server.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: account, Setpgid: true}
 	cmd.Stdout, cmd.Stderr = &c.log, &c.log
-	if c.alive, err = cmd.StdinPipe(); err != nil {
+	if c.stdin, err = cmd.StdinPipe(); err != nil {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
@@ -247,40 +218,35 @@ func (c *Cluster) start(ctx context.Context, p programs, account *syscall.Creden
 	}
 	go func() {
 		defer close(c.done)
-		_ = cmd.Wait() // the log says why it ended
+		_ = cmd.Wait() // the log has the reason
 	}()
 	return nil
 }
 
 func serverEnvironment() []string { return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} }
 
-// freePort chooses a port. Another program can take it before the server does; the
-// start then fails and says so.
-func freePort(ctx context.Context) (int, error) {
+// freeAddr returns a free port. If another program takes it first, the start fails.
+func freeAddr(ctx context.Context) (host, port string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, err
+		return "", "", err
 	}
 	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	if err != nil {
-		return 0, err
-	}
-	return strconv.Atoi(port)
+	return net.SplitHostPort(listener.Addr().String())
 }
 
-// await waits until the server answers.
+// await waits until the server accepts queries.
 func (c *Cluster) await(ctx context.Context) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
-		err := execute(ctx, c.connection("postgres"), "SELECT 1")
+		err := execute(ctx, c.Connection("postgres", c.Addr), "SELECT 1")
 		if err == nil {
 			return nil
 		}
 		select {
 		case <-c.done:
-			return errors.New("it ended")
+			return errors.New("the server ended")
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-tick.C:

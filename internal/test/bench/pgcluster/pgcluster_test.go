@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestNothingIsLeft(t *testing.T) {
+func TestCloseLeavesNothing(t *testing.T) {
 	t.Parallel()
 	c, err := Start(t.Context())
 	if errors.Is(err, ErrNotFound) {
@@ -22,31 +22,33 @@ func TestNothingIsLeft(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if err := execute(t.Context(), database, `INSERT INTO t VALUES (1)`); err != nil {
+	connection := c.Connection(database, c.Addr)
+	if err := execute(t.Context(), connection, `INSERT INTO t VALUES (1)`); err != nil {
 		t.Error(err)
 	}
 	if err := c.DropDatabase(t.Context(), database); err != nil {
 		t.Error(err)
 	}
-	if err := execute(t.Context(), database, `SELECT 1`); err == nil {
-		t.Error("a database that was dropped answers")
+	if err := execute(t.Context(), connection, `SELECT 1`); err == nil {
+		t.Error("a dropped database accepts queries")
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	if conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", c.Addr); err == nil {
 		conn.Close()
-		t.Error("somebody still listens")
+		t.Error("the server still listens")
 	}
 	if _, err := os.Stat(c.dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the files: %v", err)
 	}
 }
 
-func TestThrough(t *testing.T) {
+func TestConnection(t *testing.T) {
 	t.Parallel()
-	got, err := Through("postgres://u@127.0.0.1:1/db?sslmode=disable", "127.0.0.1:2")
-	if want := "postgres://u@127.0.0.1:2/db?sslmode=disable"; err != nil || got != want {
-		t.Errorf("%s, %v, want %s", got, err, want)
+	c := &Cluster{password: "secret"}
+	want := "postgres://postgres:" + c.password + "@127.0.0.1:2/db?sslmode=disable"
+	if got := c.Connection("db", "127.0.0.1:2"); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

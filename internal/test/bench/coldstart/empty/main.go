@@ -1,5 +1,5 @@
-// Command empty serves a function that does nothing, under the same framework as the
-// real one: the least that a cold start can take.
+// Command empty serves an empty function under the same framework as the real one, for
+// the minimum time of a cold start.
 package main
 
 import (

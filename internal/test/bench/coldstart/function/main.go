@@ -1,5 +1,4 @@
-// Command function serves the functions of this module as the Go buildpack does, for
-// the benchmark of cold starts.
+// Command function serves the functions of this module as the Go buildpack does.
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command spanner serves a function whose first request opens the Spanner client and
-// reads one row, under the same framework as the real one: the least that a cold start
-// of a function on Spanner can take.
+// Command spanner serves a function that opens the Spanner client and reads one row,
+// under the same framework as the real one, for the minimum time of a cold start with
+// Spanner.
 package main
 
 import (
@@ -24,8 +24,8 @@ func main() {
 	log.Fatal(funcframework.Start(os.Getenv("PORT")))
 }
 
-// readOneRow looks for a row that is not there. The client lives as long as the
-// process, which has one request.
+// readOneRow reads a missing row. The process serves one request, so the client stays
+// open.
 func readOneRow(ctx context.Context) error {
 	client, err := spanner.NewClientWithConfig(ctx, os.Getenv("SPANNER_DATABASE"), spanner.ClientConfig{DisableNativeMetrics: true})
 	if err != nil {

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/event"
+	"github.com/settleonce/settleonce/internal/term"
+)
+
+// runRetries are a deployment's with shorter delays.
+var runRetries = retries{minBackoff: time.Second, maxBackoff: time.Minute, attempts: 10}
+
+// tick is the message that triggers ReconcileBank, which ignores its content.
+// Pub/Sub accepts no empty message.
+var tick = []byte(`{"run":"ReconcileBank"}`)
+
+func newRun(s term.Streams) *cobra.Command {
+	var listen string
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use:   "local",
+		Short: "Run the whole of Settle Once on this machine",
+		Long: `Run Settle Once on this machine until interrupted: the Spanner emulator with the
+schema, the Pub/Sub emulator with the topics, both functions under the Functions
+Framework, a fake bank, and a scheduler that triggers ReconcileBank.
+
+When all of them answer, local prints their addresses as one line of JSON on
+standard output, and then help on standard error. The functions log there too.
+
+The functions read DEFAULT_CURRENCY (USD unless set), SETTLE_TIMEOUT, LOG_LEVEL,
+BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG, BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT
+from the environment. The bank is always the fake one. SPANNER_EMULATOR_HOST and
+PUBSUB_EMULATOR_HOST name emulators that run already.
+
+Exit codes: 0 interrupted, 1 failed, 2 usage error, 130 interrupted before the
+system was ready.`,
+		Example: `  go run ./cmd/local
+  go run ./cmd/local --listen 127.0.0.1:0 | jq .
+  go run ./cmd/local demo`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if every <= 0 {
+				return usageError(fmt.Errorf("--reconcile-every is %s; use a time above 0, such as 15s", every))
+			}
+			return runSystem(cmd.Context(), listen, every, s)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`address` of the functions; port 0 for a free one")
+	cmd.Flags().DurationVar(&every, "reconcile-every", 15*time.Second, "`time` between two runs of ReconcileBank")
+	return cmd
+}
+
+func runSystem(ctx context.Context, listen string, every time.Duration, s term.Streams) (err error) {
+	sys := newSystem()
+	defer func() { err = errors.Join(err, sys.close(ctx)) }()
+	progress := term.StartProgress(s, "local", 0)
+	defer func() { progress.Stop(err == nil) }() // without effect after the first call
+	if err := sys.start(ctx, listen, nil, map[string]string{config.EnvDefaultCurrency: "USD"}, progress); err != nil {
+		return err
+	}
+	for id, path := range map[string]string{topicPayouts: pathSettle, topicReconcile: pathReconcile} {
+		if err := sys.subscribe(ctx, id, sys.functionsURL+path, runRetries); err != nil {
+			return err
+		}
+	}
+	if err := sys.schedule(ctx, every, event.NewLogger(s.Err, sys.cfg.LogLevel)); err != nil {
+		return err
+	}
+	progress.Stop(true)
+	if err := announce(sys.ready(), s); err != nil {
+		return err
+	}
+	return sys.wait(ctx)
+}
+
+// schedule publishes a tick to the reconcile topic in the given interval until the
+// system is closed, as Cloud Scheduler does.
+func (sys *system) schedule(ctx context.Context, every time.Duration, log *slog.Logger) error {
+	topic, err := sys.openTopic(ctx, topicReconcile)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			if err := topic.publish(ctx, tick, nil); err != nil && ctx.Err() == nil {
+				log.LogAttrs(ctx, slog.LevelError, "reconcile tick not published", slog.String("error", err.Error()))
+			}
+		}
+	}()
+	sys.onClose(func(context.Context) error {
+		cancel()
+		<-ended
+		return nil
+	})
+	return nil
+}

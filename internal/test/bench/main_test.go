@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	database "cloud.google.com/go/spanner/admin/database/apiv1"
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"github.com/go-json-experiment/json"
+
+	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+)
+
+// The test binary is also the child process.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "child" {
+		os.Exit(execute(context.Background(), os.Args[1:], streams{out: os.Stdout, err: os.Stderr}))
+	}
+	os.Exit(m.Run())
+}
+
+func call(t *testing.T, args ...string) (code int, out, errText string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	code = execute(t.Context(), args, streams{out: &stdout, err: &stderr, child: []string{self, "child"}})
+	return code, stdout.String(), stderr.String()
+}
+
+// callJSON returns the report of a run.
+func callJSON(t *testing.T, args ...string) *report.Report {
+	t.Helper()
+	code, out, errText := call(t, append(args, "--json")...)
+	if code != exitOK {
+		t.Fatalf("exit code %d: %s", code, errText)
+	}
+	var r report.Report
+	if err := json.Unmarshal([]byte(out), &r, json.RejectUnknownMembers(true)); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+func TestTinyRun(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "benchmarks.md")
+	template := "before\n<!-- figures: written by make bench, not by hand -->\nold figures\n<!-- end of the figures -->\nafter\n"
+	if err := os.WriteFile(path, []byte(template), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := callJSON(t, "--tiny", "--rows", "70", "--docs", dir)
+	checkSizes(t, r)
+	checkWire(t, r)
+	checkCrashes(t, r)
+	checkColdStart(t, r)
+	checkBaseline(t, r)
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"### " + titleWire, "not a full run (tiny, changed)", "before", "after"} {
+		if !strings.Contains(string(page), want) {
+			t.Errorf("the page lacks %q:\n%s", want, page)
+		}
+	}
+	chart, err := os.ReadFile(filepath.Join(dir, "benchmarks.svg"))
+	if bars := strings.Count(string(chart), "<rect"); err != nil || bars < 4 {
+		t.Errorf("%d bars, %v", bars, err)
+	}
+}
+
+// checkSizes counts rows and columns.
+func checkSizes(t *testing.T, r *report.Report) {
+	t.Helper()
+	contenders := len(contender.All())
+	for _, row := range r.Table(titleContenders).Rows {
+		if text := row.Cells["method"].Text; strings.HasPrefix(text, leftOut) {
+			contenders--
+			if text != leftOut+pgcluster.ErrNotFound.Error() {
+				t.Errorf("%s is %s", row.Labels, text)
+			}
+		}
+	}
+	for title, want := range map[string][2]int{
+		titleLimits:     {11, 3},
+		titleWire:       {3 * contenders, 4},
+		titleCPU:        {contenders, 2},
+		titleFresh:      {contenders + 2, len(tiny.roundTrips)},
+		titleDuplicate:  {contenders, len(tiny.roundTrips)},
+		titleThroughput: {contenders, len(tiny.inFlight)},
+		titleGrowth:     {len(tiny.rows)*contenders + 1, 5},
+		titleStorm:      {4, 6},
+		titleCrashes:    {contenders, 6},
+		titleColdStart:  {3, 5},
+		titleBaseline:   {4, 2},
+	} {
+		table := r.Table(title)
+		if got := [2]int{len(table.Rows), len(table.Columns)}; got != want {
+			t.Errorf("%s: rows and columns %v, want %v", title, got, want)
+		}
+	}
+}
+
+func figure(t *testing.T, r *report.Report, title, column string, labels ...string) report.Summary {
+	t.Helper()
+	cell, ok := r.Table(title).Find(column, labels...)
+	if !ok || cell.Figure.Rounds == 0 {
+		t.Errorf("%s, %v: no figure of %s", title, labels, column)
+	}
+	return cell.Figure
+}
+
+// checkWire checks the round trips, which do not depend on the machine, and that the
+// simulated network delays every one of them.
+func checkWire(t *testing.T, r *report.Report) {
+	t.Helper()
+	trips := map[string]float64{
+		"Settle Once fresh": 1, "Settle Once duplicate": 2, "Settle Once conflict": 3,
+		"transaction only fresh": 2, "transaction only duplicate": 2, "transaction only conflict": 3,
+		"SELECT, two INSERTs fresh": 4, "SELECT, two INSERTs duplicate": 2, "SELECT, two INSERTs conflict": 2,
+		"store, effect, update fresh": 6, "store, effect, update duplicate": 2, "store, effect, update conflict": 2,
+		"PostgreSQL fresh": 4, "PostgreSQL duplicate": 4, "PostgreSQL conflict": 4,
+	}
+	for _, row := range r.Table(titleWire).Rows {
+		key := strings.Join(row.Labels, " ")
+		got := row.Cells["round trips"].Figure
+		if want := trips[key]; got.Low != want || got.High != want {
+			t.Errorf("%s: %v round trips, want %v", key, got, want)
+		}
+		if row.Cells["commits"].Figure.Low < 1 || row.Cells["bytes sent"].Figure.Low < 100 || row.Cells["bytes received"].Figure.Low < 50 {
+			t.Errorf("%s: %v", key, row.Cells)
+		}
+	}
+	for kind, title := range map[string]string{eventFresh: titleFresh, eventDuplicate: titleDuplicate} {
+		for _, row := range r.Table(title).Rows {
+			least := 5 * trips[row.Labels[0]+" "+kind]
+			if got := figure(t, r, title, "5 ms", row.Labels...); got.Low < least {
+				t.Errorf("%s, %v: %v ms, but the network alone takes %v", title, row.Labels, got.Low, least)
+			}
+		}
+	}
+}
+
+func checkCrashes(t *testing.T, r *report.Report) {
+	t.Helper()
+	for _, row := range r.Table(titleCrashes).Rows {
+		n := func(column string) float64 { return row.Cells[column].Figure.Median }
+		if n("kills") != float64(tiny.kills) || n("correct")+n("lost")+n("doubled") != n("kills") || n("lost") != 0 {
+			t.Errorf("%v: %v", row.Labels, row.Cells)
+		}
+		if row.Labels[0] != "store, effect, update" && n("correct") != n("kills") {
+			t.Errorf("%v: %v", row.Labels, row.Cells)
+		}
+		steps := row.Cells["steps"].Text
+		if row.Labels[0] == settleOnce && steps != "after Commit 1, before Commit 1" {
+			t.Errorf("%v: killed at %s", row.Labels, steps)
+		}
+	}
+}
+
+func checkColdStart(t *testing.T, r *report.Report) {
+	t.Helper()
+	function, empty := programNames["function"], programNames["empty"]
+	listening, answered := figure(t, r, titleColdStart, "listening, ms", function), figure(t, r, titleColdStart, "first answer, ms", function)
+	if answered.Median <= listening.Median {
+		t.Errorf("cold start: listening after %v, answered after %v", listening, answered)
+	}
+	if figure(t, r, titleColdStart, "packages", function).Median <= figure(t, r, titleColdStart, "packages", empty).Median {
+		t.Error("cold start: the empty function has no fewer packages")
+	}
+	if inits := r.Table(titleInits).Rows; len(inits) < 3 {
+		t.Errorf("cold start: %d initialisations", len(inits))
+	}
+}
+
+func checkBaseline(t *testing.T, r *report.Report) {
+	t.Helper()
+	decode := figure(t, r, titleBaseline, "allocations", "decode, validate, hash").Median
+	client := figure(t, r, titleBaseline, "allocations", "all up to the network").Median
+	if decode > 20 || client <= decode {
+		t.Errorf("baseline: %v allocations to decode, %v up to the network", decode, client)
+	}
+	for _, row := range r.Table(titleBaseline).Rows {
+		if row.Cells["µs"].Figure.Low <= 0 {
+			t.Errorf("baseline: %v takes %v", row.Labels, row.Cells["µs"])
+		}
+	}
+}
+
+func TestStrictFailsOnAnExceededLimit(t *testing.T) {
+	t.Parallel()
+	r := &run{report: report.Report{Tables: newTables()}}
+	r.report.Table(titleWire).Set("round trips", report.Figure(1, 2), settleOnce, eventFresh)
+	r.report.Table(titleWire).Set("round trips", report.Figure(2), settleOnce, eventDuplicate)
+	r.report.Table(titleThroughput).Set("64 in flight", report.Cell{Ratio: report.Summarise([]float64{0.5})}, rival)
+	r.checkLimits()
+	want := []string{
+		"RPCs of a fresh event: ≤ 1, found 2.00",
+		"throughput with 64 in flight, times that of SELECT, two INSERTs: ≥ 3, found 2.00",
+	}
+	if !slices.Equal(r.exceeded, want) {
+		t.Errorf("exceeded %q, want %q", r.exceeded, want)
+	}
+}
+
+// The emulator takes the part of a real instance.
+func TestInstanceRunDropsItsDatabases(t *testing.T) {
+	bystander := emulatortest.Database(t, nil)
+	instance, _, _ := strings.Cut(bystander, "/databases/")
+	t.Setenv("SPANNER_EMULATOR_HOST", emulatortest.Spanner(t).GRPC)
+	r := callJSON(t, "--tiny", "--only", "wire,latency,cold_start", "--instance", instance)
+	if columns := r.Table(titleFresh).Columns; !slices.Equal(columns, []string{"0 ms"}) {
+		t.Errorf("a simulated network in front of an instance: %v", columns)
+	}
+	coldStart := slices.ContainsFunc(r.Tables, func(table *report.Table) bool { return table.Title == titleColdStart })
+	if rows := len(r.Table(titleWire).Rows); rows < 12 || coldStart || !strings.Contains(r.Machine.Spanner, instance) {
+		t.Errorf("%d rows on the wire, cold start %v, in %s", rows, coldStart, r.Machine.Spanner)
+	}
+	admin, err := database.NewDatabaseAdminClient(t.Context(), emulatortest.Spanner(t).ClientOptions()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	var left []string
+	for d, err := range admin.ListDatabases(t.Context(), &databasepb.ListDatabasesRequest{Parent: instance}).All() {
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, d.GetName())
+	}
+	if len(left) != 1 || left[0] != bystander {
+		t.Errorf("databases left: %v", left)
+	}
+}
+
+func TestRejectsUsageErrors(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--database", "projects/p/instances/i/databases/production"}, "unknown flag"},
+		{[]string{"--instance", "projects/p/instances/in/databases/production"}, "only databases that it has created"},
+		{[]string{"--only", "nothing"}, "unknown measure"},
+		{[]string{"--rows", "0"}, "out of range"},
+		{[]string{"--rows", strconv.Itoa(maxRows + 1)}, "out of range"},
+		{[]string{"--quik"}, "bench --help"},
+		{[]string{"--docs", filepath.Join("testdata", "nowhere")}, "no such file"}, // before the long run
+		{[]string{"--quick", "--tiny"}, "quick"},
+		{[]string{"argument"}, "argument"},
+	} {
+		if code, out, errText := call(t, test.args...); code != exitError || !strings.Contains(errText, test.want) || out != "" {
+			t.Errorf("%v: exit code %d, %q, %q", test.args, code, out, errText)
+		}
+	}
+}
+
+func TestKillStepsAreEquallyFrequent(t *testing.T) {
+	t.Parallel()
+	counts := map[int]int{}
+	for _, step := range killSteps(30, 3) {
+		counts[step]++
+	}
+	if got, want := fmt.Sprint(counts), "map[1:10 2:10 3:10]"; got != want {
+		t.Errorf("kills by step %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
+	"github.com/settleonce/settleonce/internal/test/bench/report"
+)
+
+// sizes are the sizes of a run.
+type sizes struct {
+	name string
+	// rounds is the number of turns of each contender.
+	rounds int
+	// events is the number of events in a turn, one at a time; cpuEvents in a turn that
+	// measures the CPU.
+	events, cpuEvents int
+	// roundTrips are those of the simulated network, 0 first.
+	roundTrips []time.Duration
+	// inFlight are the numbers of concurrent deliveries; turn is the duration of a
+	// turn with each.
+	inFlight []int
+	turn     time.Duration
+	// rows are the numbers of stored settlements for all contenders, moreRows further
+	// ones for Settle Once only.
+	rows, moreRows []int
+	// kills is the number of killed processes of each contender.
+	kills int
+	// storm is the number of concurrent deliveries of one settlement, stormPause the
+	// pause between other deliveries.
+	storm      int
+	stormPause time.Duration
+	// starts is the number of cold starts of each function.
+	starts int
+	// loop is the duration of each loop of the baseline.
+	loop time.Duration
+}
+
+// The usual sizes take a quarter of an hour. The quick ones show in about a minute that
+// everything works, and tests use the tiny ones.
+var (
+	usual = sizes{
+		name: report.Full, rounds: 5, events: 15, cpuEvents: 100,
+		roundTrips: []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
+		inFlight:   []int{1, 8, 64}, turn: time.Second,
+		rows: []int{1_000, 10_000, 100_000}, moreRows: []int{1_000_000}, kills: 200,
+		storm: 1_000, stormPause: 20 * time.Millisecond, starts: 10, loop: 200 * time.Millisecond,
+	}
+	quick = sizes{
+		name: "quick", rounds: 3, events: 5, cpuEvents: 30,
+		roundTrips: usual.roundTrips,
+		inFlight:   usual.inFlight, turn: 100 * time.Millisecond,
+		rows: []int{100, 1_000}, kills: 8,
+		storm: 50, stormPause: 10 * time.Millisecond, starts: 2, loop: 20 * time.Millisecond,
+	}
+	tiny = sizes{
+		name: "tiny", rounds: 1, events: 2, cpuEvents: 5,
+		roundTrips: []time.Duration{0, 5 * time.Millisecond},
+		inFlight:   []int{1, 64}, turn: 20 * time.Millisecond,
+		rows: []int{10, 50}, kills: 2,
+		storm: 10, stormPause: 5 * time.Millisecond, starts: 1, loop: time.Millisecond,
+	}
+)
+
+type measure struct {
+	name         string
+	emulatorOnly bool
+	take         func(*run, context.Context) error
+}
+
+// measures are in the order of a run. Each has its own emulator, because a read without
+// locks takes the emulator a microsecond longer for every earlier transaction.
+var measures = []measure{
+	{"baseline", false, (*run).measureBaseline},
+	{"cold_start", true, (*run).measureColdStart},
+	{"wire", false, (*run).measureWire},
+	{"cpu", false, (*run).measureCPU},
+	{"latency", false, (*run).measureLatency},
+	{"throughput", false, (*run).measureThroughput},
+	{"crashes", true, (*run).measureCrashes},
+	{"storm", false, (*run).measureStorm},
+	{"growth", false, (*run).measureGrowth},
+}
+
+func measureNames() (names []string) {
+	for _, m := range measures {
+		names = append(names, m.name)
+	}
+	return names
+}
+
+// run is a run with its servers.
+type run struct {
+	sizes sizes
+	// only are the names of the measures; empty means all.
+	only []string
+	// instance is a Spanner instance, projects/P/instances/I. Empty means the emulator.
+	// The simulated network, kills and cold starts need the emulator.
+	instance string
+	// child is the command of the process to kill.
+	child []string
+	// progress gets a line for each measure and for the parts of long ones.
+	progress io.Writer
+
+	report     report.Report
+	exceeded   []string // limits
+	contenders []contender.Contender
+	emulator   *emulator.Spanner  // nil: real instance
+	databases  *databases         // nil: emulator
+	postgres   *pgcluster.Cluster // nil: not installed
+	settlement atomic.Int64       // the last number
+}
+
+// all takes the measures and fills the report.
+func (r *run) all(ctx context.Context) (err error) {
+	began := time.Now()
+	r.report = report.Report{Machine: describeMachine(ctx), Sizes: r.sizes.name, Tables: newTables()}
+	if r.instance != "" {
+		if r.databases, err = newDatabases(r.instance); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.databases.dropAll(context.WithoutCancel(ctx))) }()
+		r.report.Machine.Spanner = "Cloud Spanner, " + r.instance
+	}
+	missing, err := r.startPostgres(ctx)
+	if err != nil {
+		return err
+	}
+	if r.postgres != nil {
+		defer func() { err = errors.Join(err, r.postgres.Close()) }()
+	}
+	r.enrol(missing)
+	for i, m := range measures {
+		if len(r.only) > 0 && !slices.Contains(r.only, m.name) || m.emulatorOnly && r.instance != "" {
+			continue
+		}
+		r.log("%s (%d of %d)", m.name, i+1, len(measures))
+		if err := r.take(ctx, m); err != nil {
+			return fmt.Errorf("measure %s: %w", m.name, err)
+		}
+	}
+	r.checkLimits()
+	r.report.Chart = r.chart()
+	r.report.Tables = slices.DeleteFunc(r.report.Tables, func(t *report.Table) bool { return len(t.Rows) == 0 })
+	r.report.Seconds = time.Since(began).Seconds()
+	return nil
+}
+
+func (r *run) log(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.progress, "bench: "+format+"\n", args...) // progress is not essential
+}
+
+// take takes a measure with a new emulator.
+func (r *run) take(ctx context.Context, m measure) (err error) {
+	if r.instance == "" {
+		if r.emulator, err = emulator.StartSpanner(ctx); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.emulator.Close()) }() //nolint:contextcheck // stops even after ctx has ended
+		if r.report.Machine.Spanner == "" {
+			r.report.Machine.Spanner = spannerVersion(ctx, r.emulator.Source)
+		}
+	}
+	return m.take(r, ctx)
+}
+
+// startPostgres starts PostgreSQL. If it is not installed, missing has the reason.
+func (r *run) startPostgres(ctx context.Context) (missing string, err error) {
+	r.postgres, err = pgcluster.Start(ctx)
+	if errors.Is(err, pgcluster.ErrNotFound) {
+		return err.Error(), nil
+	}
+	if err == nil {
+		r.report.Machine.Postgres = r.postgres.Version
+	}
+	return "", err
+}
+
+// enrol lists the contenders and leaves out PostgreSQL if it is missing.
+func (r *run) enrol(missingPostgres string) {
+	for _, c := range contender.All() {
+		about := c.About
+		if c.System == contender.Postgres && missingPostgres != "" {
+			about = leftOut + missingPostgres
+		} else {
+			r.contenders = append(r.contenders, c)
+		}
+		r.report.Table(titleContenders).Set("method", report.Text("%s", about), c.Name)
+	}
+}
+
+const leftOut = "left out: "
+
+// Loaded settlements have lower numbers.
+const firstNumber = 100_000_000
+
+// number returns the number of a new settlement.
+func (r *run) number() int { return firstNumber + int(r.settlement.Add(1)) }
+
+func (r *run) message() []byte { return contender.Message(r.number()) }
