@@ -11,13 +11,13 @@ import (
 
 func TestResolveAConflict(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`), settle.OutcomeApplied)
 	w.deliver(w.message(`{"settlement_id":"stl-2","account_id":"a","amount_cents":1}`), settle.OutcomeApplied)
 	first := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":2}`), settle.OutcomeConflict)
 	second := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
 	before := w.snapshot()
-	resolve := func(id, hash, by, note string) (ledger.ConflictChoice, error) {
+	resolve := func(id, hash, by, note string) (ledger.ConflictSummary, error) {
 		return w.operator.Resolve(t.Context(), ledger.Resolution{SettlementID: id, Hash: hash, By: by, Note: note})
 	}
 
