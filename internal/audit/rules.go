@@ -254,7 +254,7 @@ func (f *findings) transfer(in transfer.Instruction, m settle.Movement, past pas
 	p, _ := m.Payout()
 	body, err := t.Compose(p, want.Key)
 	if err != nil || !bytes.Equal(body, in.Body) {
-		f.broken(RuleInstructionBody, "the body that the payout composes to", "request body that differs in %s", words(differingJSON(body, in.Body)))
+		f.broken(RuleInstructionBody, "the body that the payout composes to", "request body that differs in %s", list(differingJSON(body, in.Body)))
 	}
 }
 
@@ -382,7 +382,7 @@ func (f *findings) conflict(m settle.Movement, c spannerstore.ConflictRow) {
 		return // what differs can no longer be told
 	}
 	if want := m.DifferingMembers(p); !slices.Equal(want, c.Fields) {
-		f.broken(RuleConflictFields, "those that differ: "+words(want), "%s names %s", name, words(c.Fields))
+		f.broken(RuleConflictFields, "those that differ: "+list(want), "%s names %s", name, list(c.Fields))
 	}
 }
 

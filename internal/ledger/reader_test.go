@@ -82,7 +82,9 @@ func ids(t *testing.T, found iter.Seq2[Entry, error], id func(Entry) string) []s
 	return all
 }
 
-func conflictID(e Entry) string { return e.Conflict.SettlementID + " " + strings.Join(e.Conflict.Fields, ",") }
+func conflictID(e Entry) string {
+	return e.Conflict.SettlementID + " " + strings.Join(e.Conflict.Fields, ",")
+}
 func movementID(e Entry) string { return e.Movement.SettlementID }
 
 // TestAListIsInOrderOverItsPages lists with pages of two rows what lies in many

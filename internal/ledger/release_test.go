@@ -97,7 +97,7 @@ func TestReleaseAMessage(t *testing.T) {
 	}
 
 	released, err := w.operator.Release(t.Context(), k, release)
-	if err != nil || released.PublishedAs != "published-1" || released.ReleasedBy != "Ines" || released.ReleasedAt.IsZero() {
+	if err != nil || released.PublishedAs != "published-1" || released.ReleasedBy != "Ines" || released.ReleasedAt == nil {
 		t.Fatalf("%+v, %v", released, err)
 	}
 	want := &pubsub.Message{

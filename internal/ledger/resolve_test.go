@@ -42,11 +42,11 @@ func TestResolveAConflict(t *testing.T) {
 	}
 
 	closed, err := resolve("stl-1", string(first.PayloadHash), "ines", "the producer was mended")
-	if err != nil || closed.ResolvedBy != "ines" || closed.ResolvedAt.IsZero() || closed.PayloadHash != first.PayloadHash {
+	if err != nil || closed.ResolvedBy != "ines" || closed.ResolvedAt == nil || closed.PayloadHash != first.PayloadHash {
 		t.Fatalf("%+v, %v", closed, err)
 	}
 	again, err := resolve("stl-1", string(first.PayloadHash), "ines", "the producer was mended")
-	if err != nil || !again.ResolvedAt.Equal(closed.ResolvedAt) {
+	if err != nil || !again.ResolvedAt.Equal(*closed.ResolvedAt) {
 		t.Errorf("the same again: %+v, %v; want the first resolution", again, err)
 	}
 	_, err = resolve("stl-1", string(first.PayloadHash), "bert", "the producer was mended")
