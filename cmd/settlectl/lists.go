@@ -66,12 +66,12 @@ func openColors(state string) text.Colors {
 	return nil
 }
 
-// number is a number that need not be.
+// number writes a number; zero is absent.
 func number(n int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprint(*n)
+	return fmt.Sprint(n)
 }
 
 func uncertainList(s streams) listing[ledger.Entry] {
