@@ -19,6 +19,7 @@ import (
 type settlement struct {
 	Snapshot
 
+	id           string // of the first row that was read
 	instructions []spannerstore.InstructionRow
 	superseded   []spannerstore.SupersededRow
 	wrongIDs     []string // settlement IDs that the key does not derive from
@@ -52,7 +53,7 @@ func (p *page) of(key []byte, id string) *settlement {
 	p.rows++
 	s := p.settlements[string(key)]
 	if s == nil {
-		s = &settlement{}
+		s = &settlement{id: id}
 		p.settlements[string(key)] = s
 	}
 	if !derives(key, id) {
@@ -162,7 +163,7 @@ func readAll(ctx context.Context, from source) (all Snapshot, err error) {
 			return all, err
 		}
 	}
-	byID := func(a, b *settlement) int { return cmp.Compare(a.id(), b.id()) }
+	byID := func(a, b *settlement) int { return cmp.Compare(a.id, b.id) }
 	for _, s := range slices.SortedFunc(maps.Values(p.settlements), byID) {
 		all.Movements = append(all.Movements, s.Movements...)
 		all.Receipts = append(all.Receipts, s.Receipts...)

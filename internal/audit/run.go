@@ -257,7 +257,7 @@ func (v *verifier) checkPage(ctx context.Context, p *page) error {
 		if len(s.instructions) == 0 && len(s.superseded) > 0 {
 			s.Events = append(s.Events, spannerstore.EventRow{SettlementID: s.superseded[0].SettlementID}) // breaks RuleParent too
 		}
-		if err := v.report(false, append(v.terms.Settlement(s.Snapshot), s.columnViolations()...)...); err != nil {
+		if err := v.report(false, append(v.terms.Settlement(s.id, s.Snapshot), s.columnViolations()...)...); err != nil {
 			return err
 		}
 		if v.options.Bank == nil || len(s.Instructions) == 0 {

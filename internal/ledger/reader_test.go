@@ -377,30 +377,29 @@ func TestAReportIsExact(t *testing.T) {
 	}
 }
 
-func TestMajor(t *testing.T) {
+func TestAmountInMajorUnits(t *testing.T) {
 	t.Parallel()
 	huge, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
 	for _, tt := range []struct {
 		minor *big.Int
 		code  string
-		want  string
-		known bool
+		want  string // empty: the exponent is unknown
 	}{
-		{nil, "EUR", "0.00", true},
-		{big.NewInt(0), "JPY", "0", true},
-		{big.NewInt(1), "EUR", "0.01", true},
-		{big.NewInt(-1), "EUR", "-0.01", true},
-		{big.NewInt(99), "EUR", "0.99", true},
-		{big.NewInt(100), "EUR", "1.00", true},
-		{big.NewInt(-12345), "BHD", "-12.345", true},
-		{big.NewInt(5), "BHD", "0.005", true},
-		{big.NewInt(12345), "JPY", "12345", true},
-		{big.NewInt(12345), "CLF", "1.2345", true},
-		{huge, "USD", "1234567890123456789012345678.90", true},
-		{big.NewInt(12345), "ZZZ", "12345", false},
+		{nil, "EUR", "0.00"},
+		{big.NewInt(0), "JPY", "0"},
+		{big.NewInt(1), "EUR", "0.01"},
+		{big.NewInt(-1), "EUR", "-0.01"},
+		{big.NewInt(99), "EUR", "0.99"},
+		{big.NewInt(100), "EUR", "1.00"},
+		{big.NewInt(-12345), "BHD", "-12.345"},
+		{big.NewInt(5), "BHD", "0.005"},
+		{big.NewInt(12345), "JPY", "12345"},
+		{big.NewInt(12345), "CLF", "1.2345"},
+		{huge, "USD", "1234567890123456789012345678.90"},
+		{big.NewInt(12345), "ZZZ", ""},
 	} {
-		if got, known := Major(tt.minor, tt.code); got != tt.want || known != tt.known {
-			t.Errorf("Major(%v, %s) = %s, %t; want %s, %t", tt.minor, tt.code, got, known, tt.want, tt.known)
+		if got := NewAmount(tt.minor, tt.code).Major; got != tt.want {
+			t.Errorf("%v %s is %q, want %q", tt.minor, tt.code, got, tt.want)
 		}
 	}
 	if got := Cents(12345, "ZZZ").String(); got != "12345 minor units of ZZZ" {
