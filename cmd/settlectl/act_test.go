@@ -16,6 +16,7 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
@@ -288,7 +289,7 @@ func TestReleasedByTwo(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	f := releaseFlags{release: ledger.Release{By: "ines", Edited: []byte("{}")}}
-	err := f.printReleased(streams{out: &out}, outputTable, ledger.Released{Kept: ledger.Kept{ReleasedBy: "bert"}, PublishedAs: "7", Edited: true})
+	err := f.printReleased(streams{out: &out}, outputTable, ledger.Released{Message: ledger.Message{QuarantineRow: spannerstore.QuarantineRow{ReleasedBy: "bert"}}, PublishedAs: "7", Edited: true})
 	words := strings.Join(strings.Fields(out.String()), " ")
 	if err != nil || !strings.Contains(words, "by bert at the same time: two messages were published") || strings.Contains(words, "settled once") {
 		t.Errorf("%v: %s", err, words)
@@ -354,10 +355,10 @@ func (f *fixture) query(sql string, to *strings.Builder) {
 
 func TestMessagesAreNamedByTheirIDs(t *testing.T) {
 	t.Parallel()
-	for want, k := range map[string]ledger.Kept{
-		"7 from payouts-push": {Key: "00ff", MessageID: "7", Subscription: "projects/p/subscriptions/payouts-push"},
-		"7 from other":        {Key: "00ee", MessageID: "7", Subscription: "other"},
-		"00dd":                {Key: "00dd", Subscription: "projects/p/subscriptions/payouts-push"},
+	for want, k := range map[string]ledger.Message{
+		"7 from payouts-push": {Key: "00ff", QuarantineRow: spannerstore.QuarantineRow{MessageID: "7", Subscription: "projects/p/subscriptions/payouts-push"}},
+		"7 from other":        {Key: "00ee", QuarantineRow: spannerstore.QuarantineRow{MessageID: "7", Subscription: "other"}},
+		"00dd":                {Key: "00dd", QuarantineRow: spannerstore.QuarantineRow{Subscription: "projects/p/subscriptions/payouts-push"}},
 	} {
 		if got := nameOf(k); got != want {
 			t.Errorf("%+v: %q, want %q", k, got, want)

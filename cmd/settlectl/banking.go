@@ -273,13 +273,10 @@ func explainRefusal(flags databaseFlags, id string, err error) error {
 	if _, is := errors.AsType[*codedError](err); is {
 		return err
 	}
-	refused, isRefused := errors.AsType[*ledger.Refused](err)
-	objection, isObjection := errors.AsType[*transfer.Refused](err)
+	refused, isRefused := errors.AsType[*transfer.Refused](err)
 	switch {
 	case isRefused:
 		return &codedError{code: exitNo, err: fmt.Errorf("refused: %s", visible(refused.Error()))}
-	case isObjection:
-		return &codedError{code: exitNo, err: fmt.Errorf("refused: %s", visible(objection.Error()))}
 	case errors.Is(err, ledger.ErrNoSettlement):
 		return noSettlement(id, flags)
 	case errors.Is(err, ledger.ErrNoMessage):

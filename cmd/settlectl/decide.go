@@ -220,8 +220,8 @@ func (d *decision) print(s streams, form string, c ledger.Case) error {
 	}
 	facts := [][2]string{
 		{"settlement", d.SettlementID},
-		{"was", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, instant(c.LastAt))},
-		{"because", c.Last.Detail},
+		{"was", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, instant(c.Last.RecordedAt))},
+		{"because", c.Last.Event.Detail},
 	}
 	if d.Bank == nil {
 		facts = append(facts, [2]string{"bank", "not asked"})

@@ -11,8 +11,8 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 )
 
-func conflictList() listing[ledger.ConflictEntry] {
-	return listing[ledger.ConflictEntry]{
+func conflictList() listing[ledger.Entry] {
+	return listing[ledger.Entry]{
 		name: "conflicts", short: "List messages that say something else under a known settlement ID",
 		long: `conflicts lists messages that say something else under a settlement ID that is
 settled. Nothing moved for them; a person finds out which of the two is meant.
@@ -24,7 +24,7 @@ Those that are closed are found by a search of the table.`,
 		time: "they were last delivered", account: true,
 		states: []string{ledger.StateOpen, ledger.StateResolved, ledger.StateAll}, stateWords: "of the case",
 		reasons: ledger.MemberNames(), reasonWord: "`member` in which the payouts differ",
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.ConflictEntry, error] {
+		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
 			return r.Conflicts(ctx, f)
 		},
 		columns: []column{
@@ -35,14 +35,16 @@ Those that are closed are found by a search of the table.`,
 			{name: "times", right: true, fixed: true},
 			{name: "state", prose: true, colors: openColors},
 		},
-		row: func(e ledger.ConflictEntry) []string {
-			return []string{clock(e.LastSeenAt), e.SettlementID, e.AccountID, strings.Join(e.Fields, ", "), fmt.Sprint(e.Deliveries), closedBy(e.ResolvedBy, "resolved by ")}
+		row: func(e ledger.Entry) []string {
+			c := e.Conflict
+			return []string{clock(c.LastSeenAt), c.SettlementID, e.Movement.AccountID, strings.Join(c.Fields, ", "), fmt.Sprint(c.Deliveries), closedBy(c.ResolvedBy, "resolved by ")}
 		},
 		csvColumns: named("last_seen_at", "settlement_id", "account_id", "payload_hash", "fields", "deliveries", "first_seen_at", "message_id", "resolved_at", "resolved_by", "note"),
-		csvRow: func(e ledger.ConflictEntry) []string {
+		csvRow: func(e ledger.Entry) []string {
+			c := e.Conflict
 			return []string{
-				exact(e.LastSeenAt), e.SettlementID, e.AccountID, e.PayloadHash, strings.Join(e.Fields, " "), fmt.Sprint(e.Deliveries),
-				exact(e.FirstSeenAt), e.MessageID, exactOr(e.ResolvedAt), orEmpty(e.ResolvedBy), orEmpty(e.Note),
+				exact(c.LastSeenAt), c.SettlementID, e.Movement.AccountID, string(c.PayloadHash), strings.Join(c.Fields, " "), fmt.Sprint(c.Deliveries),
+				exact(c.FirstSeenAt), c.MessageID, exactOr(c.ResolvedAt), c.ResolvedBy, c.Note,
 			}
 		},
 		nothing: "No conflicts.",
@@ -50,11 +52,11 @@ Those that are closed are found by a search of the table.`,
 }
 
 // closedBy is the state of a case.
-func closedBy(who *string, closed string) string {
-	if who == nil {
+func closedBy(who, closed string) string {
+	if who == "" {
 		return ledger.StateOpen
 	}
-	return closed + *who
+	return closed + who
 }
 
 func openColors(state string) text.Colors {
@@ -64,23 +66,16 @@ func openColors(state string) text.Colors {
 	return nil
 }
 
-func orEmpty(value *string) string {
-	if value == nil {
+// number writes a number; zero is absent.
+func number(n int) string {
+	if n == 0 {
 		return ""
 	}
-	return *value
+	return fmt.Sprint(n)
 }
 
-// number is a number that need not be.
-func number(n *int64) string {
-	if n == nil {
-		return ""
-	}
-	return fmt.Sprint(*n)
-}
-
-func uncertainList(s streams) listing[ledger.UncertainEntry] {
-	return listing[ledger.UncertainEntry]{
+func uncertainList(s streams) listing[ledger.Entry] {
+	return listing[ledger.Entry]{
 		name: "uncertain", short: "List bank instructions that the bank may or may not have",
 		long: `uncertain lists the bank instructions of which nobody knows yet whether they
 have reached the bank. The function finds out by itself; after 7 days, or where
@@ -88,32 +83,34 @@ it cannot, a person decides (list manual).`,
 		example: `  settlectl list uncertain
   settlectl list uncertain --until 1h --limit 20`,
 		time: "they became uncertain", account: true,
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.UncertainEntry, error] {
+		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
 			return r.Uncertain(ctx, f)
 		},
 		columns: []column{
 			{name: "uncertain since", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "sends", right: true, fixed: true, optional: true}, {name: "next step", fixed: true},
 		},
-		row: func(e ledger.UncertainEntry) []string {
+		row: func(e ledger.Entry) []string {
 			next := "never"
-			if e.NextCheckAt != nil {
-				next = awayFrom(s.now(), *e.NextCheckAt)
+			in := e.Instruction
+			if !in.NextCheckAt.IsZero() {
+				next = awayFrom(s.now(), in.NextCheckAt)
 			}
-			return []string{clock(e.UncertainSince), e.SettlementID, e.AccountID, e.Amount().String(), fmt.Sprint(e.Sends), next}
+			return []string{clockOr(in.UncertainSince, ""), in.SettlementID, e.Movement.AccountID, e.Amount().String(), fmt.Sprint(in.Sends), next}
 		},
 		csvColumns: named("uncertain_since", "settlement_id", "account_id", "amount", "amount_minor", "currency", "sends", "checks", "last_sent_at", "not_found_since", "next_check_at"),
-		csvRow: func(e ledger.UncertainEntry) []string {
+		csvRow: func(e ledger.Entry) []string {
+			in := e.Instruction
 			return []string{
-				exact(e.UncertainSince), e.SettlementID, e.AccountID, e.Amount().Major, e.Amount().Minor, e.Currency, fmt.Sprint(e.Sends), fmt.Sprint(e.Checks),
-				exactOr(e.LastSentAt), exactOr(e.NotFoundSince), exactOr(e.NextCheckAt),
+				exactOr(in.UncertainSince), in.SettlementID, e.Movement.AccountID, e.Amount().Major, e.Amount().Minor, e.Movement.Currency, fmt.Sprint(in.Sends), fmt.Sprint(in.Checks),
+				exactOr(orNil(in.LastSentAt)), exactOr(orNil(in.NotFoundSince)), exactOr(orNil(in.NextCheckAt)),
 			}
 		},
 		nothing: "No uncertain bank instructions.",
 	}
 }
 
-func manualList() listing[ledger.ManualEntry] {
-	return listing[ledger.ManualEntry]{
+func manualList() listing[ledger.Entry] {
+	return listing[ledger.Entry]{
 		name: "manual", short: "List bank instructions that a person decides about",
 		long: `manual lists the bank instructions that nothing more happens to before a person
 decides what became of them (settlectl decide). They are in the order in which
@@ -121,32 +118,33 @@ they were created, which is not that in which they became manual.`,
 		example: `  settlectl list manual
   settlectl list manual --account reserve-claims --json | jq -r .settlement_id`,
 		time: "they were created", account: true,
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.ManualEntry, error] {
+		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
 			return r.Manual(ctx, f)
 		},
 		columns: []column{
 			{name: "manual since", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "why", prose: true},
 		},
-		row: func(e ledger.ManualEntry) []string {
-			return []string{clock(e.ManualSince), e.SettlementID, e.AccountID, e.Amount().String(), orEmpty(e.Detail)}
+		row: func(e ledger.Entry) []string {
+			return []string{clock(e.Event.RecordedAt), e.Instruction.SettlementID, e.Movement.AccountID, e.Amount().String(), e.Event.Event.Detail}
 		},
 		csvColumns: named("created_at", "manual_since", "settlement_id", "account_id", "amount", "amount_minor", "currency", "sends", "bank_status", "cause", "http_status", "detail"),
-		csvRow: func(e ledger.ManualEntry) []string {
+		csvRow: func(e ledger.Entry) []string {
+			in, event := e.Instruction, e.Event.Event
 			return []string{
-				exact(e.CreatedAt), exact(e.ManualSince), e.SettlementID, e.AccountID, e.Amount().Major, e.Amount().Minor, e.Currency, fmt.Sprint(e.Sends),
-				orEmpty(e.BankStatus), e.Cause, number(e.HTTPStatus), orEmpty(e.Detail),
+				exact(in.CreatedAt), exact(e.Event.RecordedAt), in.SettlementID, e.Movement.AccountID, e.Amount().Major, e.Amount().Minor, e.Movement.Currency, fmt.Sprint(in.Sends),
+				in.BankStatus, event.Cause, number(event.HTTPStatus), event.Detail,
 			}
 		},
 		nothing: "No manual bank instructions.",
 	}
 }
 
-func quarantineList() listing[ledger.QuarantineEntry] {
+func quarantineList() listing[ledger.Entry] {
 	var reasons []string
 	for _, reason := range ledger.Reasons() {
 		reasons = append(reasons, string(reason))
 	}
-	return listing[ledger.QuarantineEntry]{
+	return listing[ledger.Entry]{
 		name: "quarantine", short: "List messages that cannot be a payout",
 		long: `quarantine lists the messages that cannot be a payout and are kept whole. The
 data itself is not listed. Those that were released are found by a search of the
@@ -156,43 +154,44 @@ table.`,
   settlectl list quarantine --state all --csv`,
 		time: "they came first", states: []string{ledger.StateOpen, ledger.StateReleased, ledger.StateAll}, stateWords: "of the case",
 		reasons: reasons, reasonWord: "`code` of why",
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.QuarantineEntry, error] {
+		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
 			return r.Quarantine(ctx, f)
 		},
 		columns: []column{
 			{name: "quarantined", fixed: true}, {name: "message"}, {name: "reason", fixed: true}, {name: "detail", prose: true},
 		},
-		row: func(e ledger.QuarantineEntry) []string {
-			message := e.MessageID
+		row: func(e ledger.Entry) []string {
+			q, message := e.Quarantined, e.Quarantined.MessageID
 			if message == "" {
 				message = e.MessageKey
 			}
-			detail := e.Detail
-			if again := times(&e.Deliveries); again != "" {
+			detail := q.Detail
+			if again := times(q.Deliveries); again != "" {
 				detail += "; " + again
 			}
-			if e.ReleasedBy != nil {
-				detail += "; released by " + *e.ReleasedBy
+			if q.ReleasedBy != "" {
+				detail += "; released by " + q.ReleasedBy
 			}
-			return []string{clock(e.QuarantinedAt), message, e.Reason, detail}
+			return []string{clock(q.QuarantinedAt), message, string(q.Reason), detail}
 		},
 		csvColumns: named("quarantined_at", "message_id", "message_key", "subscription", "reason", "member", "detail", "data_bytes", "publish_time", "deliveries", "released_at", "released_by", "note"),
-		csvRow: func(e ledger.QuarantineEntry) []string {
+		csvRow: func(e ledger.Entry) []string {
+			q := e.Quarantined
 			return []string{
-				exact(e.QuarantinedAt), e.MessageID, e.MessageKey, e.Subscription, e.Reason, orEmpty(e.Member), e.Detail, fmt.Sprint(e.DataBytes),
-				exactOr(e.PublishTime), fmt.Sprint(e.Deliveries), exactOr(e.ReleasedAt), orEmpty(e.ReleasedBy), orEmpty(e.Note),
+				exact(q.QuarantinedAt), q.MessageID, e.MessageKey, q.Subscription, string(q.Reason), q.Member, q.Detail, fmt.Sprint(e.DataBytes),
+				exactOr(q.PublishTime), fmt.Sprint(q.Deliveries), exactOr(q.ReleasedAt), q.ReleasedBy, q.Note,
 			}
 		},
 		nothing: "No quarantined messages.",
 	}
 }
 
-func movementList() listing[ledger.MovementEntry] {
+func movementList() listing[ledger.Entry] {
 	var states []string
 	for _, state := range ledger.InstructionStates() {
 		states = append(states, string(state))
 	}
-	return listing[ledger.MovementEntry]{
+	return listing[ledger.Entry]{
 		name: "movements", short: "List movements on the ledger",
 		long: `movements lists what was settled. The ledger has no index by time, so that
 settling stays fast: the list is a search through what was recorded since
@@ -202,27 +201,29 @@ settling stays fast: the list is a search through what was recorded since
     --until 2026-12-01 --csv
   settlectl list movements --state returned --since 30d`,
 		since: "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateWords: "of the bank instruction",
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.MovementEntry, error] {
+		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
 			return r.Movements(ctx, f)
 		},
 		columns: []column{
 			{name: "recorded", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "bank", fixed: true, colors: stateColors}, {name: "rev.", fixed: true},
 		},
-		row: func(e ledger.MovementEntry) []string {
-			return []string{clock(e.RecordedAt), e.SettlementID, e.AccountID, e.Amount().String(), orNone(e.State), reversedWord(e)}
+		row: func(e ledger.Entry) []string {
+			m := e.Movement
+			return []string{clock(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().String(), orNone(string(e.Instruction.State)), reversedWord(e)}
 		},
 		csvColumns: named("recorded_at", "settlement_id", "account_id", "amount", "amount_minor", "currency", "creditor_account", "state", "reversed"),
-		csvRow: func(e ledger.MovementEntry) []string {
+		csvRow: func(e ledger.Entry) []string {
+			m := e.Movement
 			return []string{
-				exact(e.RecordedAt), e.SettlementID, e.AccountID, e.Amount().Major, e.Amount().Minor, e.Currency, orEmpty(e.CreditorAccount), orNone(e.State), orEmpty(e.Reversed),
+				exact(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().Major, e.Amount().Minor, m.Currency, m.CreditorAccount, orNone(string(e.Instruction.State)), e.Reversal.Reason,
 			}
 		},
 		nothing: "No movements.",
 	}
 }
 
-func reversedWord(e ledger.MovementEntry) string {
-	if e.Reversed == nil {
+func reversedWord(e ledger.Entry) string {
+	if e.Reversal.Reason == "" {
 		return ""
 	}
 	return "yes"

@@ -7,6 +7,9 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 // TestUncertainRowsAreWhole prints rows whose IDs and amounts are of usual length,
@@ -21,10 +24,12 @@ func TestUncertainRowsAreWhole(t *testing.T) {
 		l := uncertainList(s)
 		printer := newRowPrinter(s, outputTable, l.columns)
 		for _, away := range []time.Duration{-4 * time.Second, -26 * time.Hour, 74 * time.Second} {
-			due := now.Add(away)
-			err := printer.print(l.row(ledger.UncertainEntry{
-				UncertainSince: now.Add(-time.Minute), SettlementID: "stl-8483", AccountID: "reserve-claims",
-				AmountCents: amountCents, Currency: "EUR", Sends: 1, NextCheckAt: &due,
+			due, since := now.Add(away), now.Add(-time.Minute)
+			err := printer.print(l.row(ledger.Entry{
+				Movement: settle.Movement{AccountID: "reserve-claims", AmountCents: amountCents, Currency: "EUR"},
+				Instruction: spannerstore.InstructionRow{
+					Instruction: transfer.Instruction{SettlementID: "stl-8483", Sends: 1, NextCheckAt: due}, UncertainSince: &since,
+				},
 			})...)
 			if err != nil {
 				t.Fatal(err)

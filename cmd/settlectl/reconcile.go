@@ -15,6 +15,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 const (
@@ -179,10 +180,10 @@ func (a instructionAt) words() string {
 	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, instant(a.NextCheckAt))
 }
 
-func stepEvents(events []ledger.StepEvent) []stepEvent {
+func stepEvents(events []spannerstore.EventRow) []stepEvent {
 	all := []stepEvent{}
 	for _, e := range events {
-		all = append(all, stepEvent(e))
+		all = append(all, stepEvent{e.Version, e.RecordedAt, e.Event.From, e.Event.To, e.Event.Cause, e.Event.HTTPStatus, e.Event.Detail})
 	}
 	return all
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 // releasable are the reasons that --all can name. A request that is no Pub/Sub
@@ -218,7 +219,7 @@ func (f *releaseFlags) printReleased(s streams, form string, r ledger.Released) 
 	if form == outputJSON {
 		return printJSON(s.out, r)
 	}
-	facts := append(keptFacts(r.Kept), [2]string{"settlement", r.SettlementID}, [2]string{"hash", string(r.PayloadHash)})
+	facts := append(keptFacts(r.Message), [2]string{"settlement", r.SettlementID}, [2]string{"hash", string(r.PayloadHash)})
 	if r.DefaultCurrency != "" {
 		facts = append(facts, [2]string{"currency", functionsCurrency(r.DefaultCurrency)})
 	}
@@ -228,7 +229,7 @@ func (f *releaseFlags) printReleased(s streams, form string, r ledger.Released) 
 	case r.ReleasedBy != f.release.By:
 		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", "by " + r.ReleasedBy + " at the same time: two messages were published, which are one payout only if both say the same; look at what became of each"})
 	default:
-		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", instant(r.ReleasedAt) + " by " + r.ReleasedBy})
+		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", clockOr(r.ReleasedAt, "never") + " by " + r.ReleasedBy})
 	}
 	return printFacts(s, facts)
 }
@@ -238,7 +239,7 @@ func functionsCurrency(ours string) string {
 	return ours + " by default; what counts is the function's own DEFAULT_CURRENCY: with another one the hash is another, with none it is refused again"
 }
 
-func keptFacts(k ledger.Kept) [][2]string {
+func keptFacts(k ledger.Message) [][2]string {
 	return [][2]string{
 		{"message", k.MessageID},
 		{"message_key", k.Key},
@@ -248,7 +249,7 @@ func keptFacts(k ledger.Kept) [][2]string {
 	}
 }
 
-func printKept(s streams, form string, found []ledger.Kept) error {
+func printKept(s streams, form string, found []ledger.Message) error {
 	if form == outputJSON {
 		return printJSON(s.out, found)
 	}
@@ -260,7 +261,7 @@ func printKept(s streams, form string, found []ledger.Kept) error {
 		}
 		facts := keptFacts(k)
 		if k.ReleasedBy != "" {
-			facts = append(facts, [2]string{"released", instant(k.ReleasedAt) + " by " + k.ReleasedBy})
+			facts = append(facts, [2]string{"released", clockOr(k.ReleasedAt, "never") + " by " + k.ReleasedBy})
 		}
 		if err := printFacts(s, facts); err != nil {
 			return err
@@ -336,7 +337,7 @@ func confirm(s streams, question string) error {
 // nameOf is the message ID of a message in quarantine and, since an ID alone may
 // stand for several, the subscription that it came from. A message without an ID has
 // its key.
-func nameOf(k ledger.Kept) string {
+func nameOf(k ledger.Message) string {
 	if k.MessageID == "" {
 		return k.Key
 	}
@@ -358,7 +359,7 @@ func releaseProgress(done, refused int) string {
 }
 
 // each is told of every message, one at a time.
-func (b *releaseBar) each(k ledger.Kept, refused *ledger.Refused) {
+func (b *releaseBar) each(k ledger.Message, refused *transfer.Refused) {
 	b.done++
 	if refused != nil {
 		b.refused++

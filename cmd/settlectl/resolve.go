@@ -88,11 +88,11 @@ func resolveConflict(ctx context.Context, s streams, form string, o *ledger.Oper
 	if err != nil {
 		return err
 	}
-	return printConflicts(s, form, []ledger.ConflictChoice{closed})
+	return printConflicts(s, form, []ledger.ConflictSummary{closed})
 }
 
 // printConflicts prints conflicts, as one JSON value or one below the other.
-func printConflicts(s streams, form string, all []ledger.ConflictChoice) error {
+func printConflicts(s streams, form string, all []ledger.ConflictSummary) error {
 	if form == outputJSON {
 		if len(all) == 1 {
 			return printJSON(s.out, all[0])
@@ -112,7 +112,7 @@ func printConflicts(s streams, form string, all []ledger.ConflictChoice) error {
 			{"last seen", instant(c.LastSeenAt)},
 		}
 		if c.ResolvedBy != "" {
-			rows = append(rows, [2]string{"resolved", instant(c.ResolvedAt)}, [2]string{"by", c.ResolvedBy}, [2]string{"note", c.Note})
+			rows = append(rows, [2]string{"resolved", clockOr(c.ResolvedAt, "never")}, [2]string{"by", c.ResolvedBy}, [2]string{"note", c.Note})
 		}
 		if err := printFacts(s, rows); err != nil {
 			return err

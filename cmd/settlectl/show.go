@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
 func newShow(s streams) *cobra.Command {
@@ -81,13 +83,13 @@ func (p page) print(found ledger.Settlement) error {
 	b.WriteString(p.section("Receipt", p.receipt(found)))
 	if found.Instruction != nil {
 		b.WriteString(p.section("Bank instruction", p.instruction(*found.Instruction)))
-		if old := found.Instruction.Superseded; len(old) > 0 {
+		if old := found.Superseded; len(old) > 0 {
 			b.WriteString(p.heading("Keys given up") + p.superseded(old))
 		}
 		b.WriteString(p.heading("History") + p.history(found.Events))
 	}
 	if found.Reversal != nil {
-		b.WriteString(p.section("Reversal", p.reversal(*found.Reversal)))
+		b.WriteString(p.section("Reversal", p.reversal(found)))
 	}
 	for i, c := range found.Conflicts {
 		b.WriteString(p.section(fmt.Sprintf("Conflict %d of %d", i+1, len(found.Conflicts)), p.conflict(c)))
@@ -130,8 +132,8 @@ func (p page) section(title string, lines []pair) string {
 
 func (page) movement(found ledger.Settlement) []pair {
 	m := found.Movement
-	amount := m.Amount.String()
-	if m.CurrencyDefaulted {
+	amount := found.Amount().String()
+	if found.CurrencyDefaulted {
 		amount += ", the currency by default"
 	}
 	lines := []pair{
@@ -140,21 +142,16 @@ func (page) movement(found ledger.Settlement) []pair {
 		{label: "amount", value: amount},
 		{label: "creditor", value: orNone(m.CreditorAccount)},
 		{label: "reference", value: orNone(m.Reference)},
-		{label: "payload hash", value: m.PayloadHash},
+		{label: "payload hash", value: string(m.PayloadHash)},
 		{label: "recorded", value: clock(m.RecordedAt)},
 	}
-	if !m.Intact {
+	if !found.Intact {
 		lines = append(lines, pair{label: "warning", value: "these are not the members that the payload hash was computed over", colors: text.Colors{text.FgRed}})
 	}
 	return lines
 }
 
-func orNone(value *string) string {
-	if value == nil {
-		return "none"
-	}
-	return *value
-}
+func orNone(value string) string { return cmp.Or(value, "none") }
 
 func (page) receipt(found ledger.Settlement) []pair {
 	r := found.Receipt
@@ -175,19 +172,19 @@ func (page) receipt(found ledger.Settlement) []pair {
 	if r.ExpireFrom != nil {
 		lines[len(lines)-1].value = "retention runs from " + clock(*r.ExpireFrom)
 	}
-	if r.Metadata != nil {
-		lines = append(lines, pair{label: "metadata", value: string(r.Metadata)})
+	if r.Metadata != "" {
+		lines = append(lines, pair{label: "metadata", value: r.Metadata})
 	}
 	if r.PayloadHash != found.Movement.PayloadHash {
-		lines = append(lines, pair{label: "warning", value: "the receipt's payload hash is another: " + r.PayloadHash, colors: text.Colors{text.FgRed}})
+		lines = append(lines, pair{label: "warning", value: "the receipt's payload hash is another: " + string(r.PayloadHash), colors: text.Colors{text.FgRed}})
 	}
 	return lines
 }
 
-func (page) instruction(in ledger.Instruction) []pair {
+func (page) instruction(in transfer.Instruction) []pair {
 	lines := []pair{
 		{label: "state", value: string(in.State), colors: stateColors(string(in.State))},
-		{label: "key", value: in.IdempotencyKey},
+		{label: "key", value: in.Transfer.Key.String()},
 		{label: "sends", value: sendWords(in)},
 	}
 	optional := func(label, value string) {
@@ -197,23 +194,23 @@ func (page) instruction(in ledger.Instruction) []pair {
 	}
 	optional("bank's transfer", in.TransferID)
 	optional("bank's status", in.BankStatus)
-	optional("not found since", clockOr(in.NotFoundSince, ""))
+	optional("not found since", clockOr(orNil(in.NotFoundSince), ""))
 	if in.State == transfer.StateUncertain {
-		optional("resend before", clockOr(in.ResendNotAfter, ""))
+		optional("resend before", clockOr(orNil(in.ResendNotAfter), ""))
 	}
-	optional("accepted", clockOr(in.AcceptedAt, ""))
-	optional("final", clockOr(in.FinalAt, ""))
+	optional("accepted", clockOr(orNil(in.AcceptedAt), ""))
+	optional("final", clockOr(orNil(in.FinalAt), ""))
 	return lines
 }
 
-func sendWords(in ledger.Instruction) string {
+func sendWords(in transfer.Instruction) string {
 	switch {
 	case in.Sends == 0:
 		return "0"
-	case in.Sends == 1 && in.FirstSentAt != nil:
-		return "1, " + clock(*in.FirstSentAt)
-	case in.FirstSentAt != nil && in.LastSentAt != nil:
-		return fmt.Sprintf("%d, %s to %s", in.Sends, clock(*in.FirstSentAt), clock(*in.LastSentAt))
+	case in.Sends == 1 && !in.FirstSentAt.IsZero():
+		return "1, " + clock(in.FirstSentAt)
+	case !in.FirstSentAt.IsZero() && !in.LastSentAt.IsZero():
+		return fmt.Sprintf("%d, %s to %s", in.Sends, clock(in.FirstSentAt), clock(in.LastSentAt))
 	}
 	return fmt.Sprint(in.Sends)
 }
@@ -233,38 +230,29 @@ func stateColors(state string) text.Colors {
 }
 
 // superseded prints the keys that the instruction had before.
-func (p page) superseded(keys []ledger.SupersededKey) string {
+func (p page) superseded(keys []spannerstore.SupersededRow) string {
 	columns := []column{{name: "  key", fixed: true}, {name: "given up", fixed: true}, {name: "sends", right: true, fixed: true}, {name: "status"}}
 	var rows [][]string
 	for _, k := range keys {
-		status := "unknown"
-		if k.BankStatus != nil {
-			status = *k.BankStatus
-		}
+		status := cmp.Or(k.BankStatus, "unknown")
 		rows = append(rows, []string{"  " + visible(k.IdempotencyKey), clock(k.SupersededAt), fmt.Sprint(k.Sends), visible(status)})
 	}
 	return layOut(p.s, columns, rows, true) + "\n"
 }
 
-func (p page) history(events []ledger.Event) string {
+func (p page) history(events []spannerstore.EventRow) string {
 	columns := []column{{name: "  #", right: true, fixed: true}, {name: "recorded", fixed: true}, {name: "state", fixed: true, colors: stateColors}, {name: "cause", fixed: true}, {name: "HTTP", right: true, fixed: true}, {name: "what was seen", prose: true}}
 	var rows [][]string
 	for _, e := range events {
-		status, detail := "", ""
-		if e.HTTPStatus != nil {
-			status = fmt.Sprint(*e.HTTPStatus)
-		}
-		if e.Detail != nil {
-			detail = *e.Detail
-		}
-		rows = append(rows, []string{fmt.Sprint(e.Version), clock(e.RecordedAt), visible(e.To), visible(e.Cause), status, visible(detail)})
+		rows = append(rows, []string{fmt.Sprint(e.Version), clock(e.RecordedAt), visible(string(e.Event.To)), visible(e.Event.Cause), number(e.Event.HTTPStatus), visible(e.Event.Detail)})
 	}
 	return layOut(p.s, columns, rows, true) + "\n"
 }
 
-func (page) reversal(r ledger.Reversal) []pair {
+func (page) reversal(found ledger.Settlement) []pair {
+	r := found.Reversal
 	return []pair{
-		{label: "amount", value: r.Amount.String()},
+		{label: "amount", value: ledger.Cents(r.AmountCents, found.Movement.Currency).String()},
 		{label: "reason", value: r.Reason},
 		{label: "recorded", value: clock(r.RecordedAt)},
 	}
@@ -272,18 +260,18 @@ func (page) reversal(r ledger.Reversal) []pair {
 
 func (page) conflict(c ledger.Conflict) []pair {
 	state := pair{label: "state", value: "open", colors: text.Colors{text.FgRed}}
-	if c.ResolvedBy != nil {
-		state = pair{label: "state", value: fmt.Sprintf("resolved by %s %s", *c.ResolvedBy, clockOr(c.ResolvedAt, ""))}
+	if c.ResolvedBy != "" {
+		state = pair{label: "state", value: fmt.Sprintf("resolved by %s %s", c.ResolvedBy, clockOr(c.ResolvedAt, ""))}
 	}
 	lines := []pair{
 		state,
 		{label: "differs in", value: strings.Join(c.Fields, ", ")},
-		{label: "payload hash", value: c.PayloadHash},
+		{label: "payload hash", value: string(c.PayloadHash)},
 		{label: "message", value: c.MessageID},
 		{label: "deliveries", value: fmt.Sprintf("%d, %s to %s", c.Deliveries, clock(c.FirstSeenAt), clock(c.LastSeenAt))},
 	}
-	if c.Note != nil {
-		lines = append(lines, pair{label: "note", value: *c.Note})
+	if c.Note != "" {
+		lines = append(lines, pair{label: "note", value: c.Note})
 	}
 	if c.Fault != "" {
 		lines = append(lines, pair{label: "warning", value: "the kept message cannot be read as a payout: " + c.Fault, colors: text.Colors{text.FgRed}})
@@ -318,7 +306,7 @@ func orAbsent(value *string) string {
 func (p page) next(all []ledger.Next) []pair {
 	var lines []pair
 	for _, n := range all {
-		first := pair{label: n.By, value: n.What}
+		first := pair{label: n.By, value: n.Text}
 		if n.By == ledger.ByPerson {
 			first.colors = text.Colors{text.FgRed}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +90,7 @@ func tail(ctx context.Context, since time.Time, wait func(context.Context) error
 			return database.explain(err)
 		}
 	}
-	err = reader.Follow(ctx, since, wait, func(h ledger.Happening) error {
+	err = reader.Follow(ctx, since, wait, func(h ledger.Change) error {
 		if form == outputJSON {
 			return printJSON(s.out, h)
 		}
@@ -102,10 +103,10 @@ func tail(ctx context.Context, since time.Time, wait func(context.Context) error
 }
 
 // happeningLine is what happened, in one line.
-func happeningLine(h ledger.Happening, s streams) string {
-	subject := orEmpty(h.SettlementID)
-	if h.SettlementID == nil {
-		subject = "message " + orEmpty(h.MessageID)
+func happeningLine(h ledger.Change, s streams) string {
+	subject := cmp.Or(h.Movement.SettlementID, h.Event.SettlementID, h.Reversal.SettlementID, h.Conflict.SettlementID)
+	if subject == "" {
+		subject = "message " + h.Quarantined.MessageID
 	}
 	words := []string{clock(h.At), fmt.Sprintf("%-11s", h.Kind), visible(subject)}
 	for _, word := range happeningWords(h) {
@@ -114,48 +115,46 @@ func happeningLine(h ledger.Happening, s streams) string {
 		}
 	}
 	line := strings.Join(words, "  ")
-	if h.To != nil {
-		return s.paint(stateColors(*h.To), line)
+	if h.Kind == ledger.KindInstruction {
+		return s.paint(stateColors(string(h.Event.Event.To)), line)
 	}
-	if h.Kind == ledger.HappenedConflict || h.Kind == ledger.HappenedQuarantine {
+	if h.Kind == ledger.KindConflict || h.Kind == ledger.KindQuarantine {
 		return s.paint(openColors(ledger.StateOpen), line)
 	}
 	return line
 }
 
-func happeningWords(h ledger.Happening) []string {
+func happeningWords(h ledger.Change) []string {
 	switch h.Kind {
-	case ledger.HappenedMovement, ledger.HappenedReversal:
-		return []string{orEmpty(h.AccountID), happeningAmount(h), orEmpty(h.Reason)}
-	case ledger.HappenedInstruction:
-		change := orEmpty(h.To)
-		if h.From != nil && *h.From != change {
-			change = *h.From + " → " + change
+	case ledger.KindMovement:
+		return []string{h.Movement.AccountID, h.Amount().String()}
+	case ledger.KindReversal:
+		return []string{h.Movement.AccountID, ledger.Cents(h.Reversal.AmountCents, h.Movement.Currency).String(), h.Reversal.Reason}
+	case ledger.KindInstruction:
+		e := h.Event.Event
+		change := string(e.To)
+		if e.From != "" && e.From != e.To {
+			change = string(e.From) + " → " + change
 		}
 		status := ""
-		if h.HTTPStatus != nil {
-			status = fmt.Sprintf("HTTP %d", *h.HTTPStatus)
+		if e.HTTPStatus != 0 {
+			status = fmt.Sprintf("HTTP %d", e.HTTPStatus)
 		}
-		return []string{change, orEmpty(h.Cause), status, orEmpty(h.Detail)}
-	case ledger.HappenedConflict:
-		return []string{"differs in " + strings.Join(h.Fields, ", "), times(h.Deliveries)}
-	case ledger.HappenedQuarantine:
-		return []string{orEmpty(h.Reason), times(h.Deliveries), orEmpty(h.Detail)}
+		return []string{change, e.Cause, status, e.Detail}
+	case ledger.KindConflict:
+		return []string{"differs in " + strings.Join(h.Conflict.Fields, ", "), times(h.Conflict.Deliveries)}
+	case ledger.KindQuarantine:
+		return []string{string(h.Quarantined.Reason), times(h.Quarantined.Deliveries), h.Quarantined.Detail}
+	case ledger.KindResolved:
+		return []string{"by " + h.Conflict.ResolvedBy, h.Conflict.Note}
 	}
-	return []string{"by " + orEmpty(h.By), orEmpty(h.Detail)}
-}
-
-func happeningAmount(h ledger.Happening) string {
-	if h.AmountCents == nil || h.Currency == nil {
-		return ""
-	}
-	return ledger.Cents(*h.AmountCents, *h.Currency).String()
+	return []string{"by " + h.Quarantined.ReleasedBy, h.Quarantined.Note}
 }
 
 // times says how often something was delivered, if more than once.
-func times(n *int64) string {
-	if n == nil || *n < 2 {
+func times(n int64) string {
+	if n < 2 {
 		return ""
 	}
-	return fmt.Sprintf("delivered %d times", *n)
+	return fmt.Sprintf("delivered %d times", n)
 }

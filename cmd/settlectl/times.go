@@ -26,6 +26,13 @@ func clockOr(t *time.Time, otherwise string) string {
 // exact is how programs are given a time.
 func exact(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
+func orNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
 func exactOr(t *time.Time) string {
 	if t == nil {
 		return ""

@@ -11,41 +11,37 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// RuleBank is that the bank says of a transfer what the bank instruction says.
-const RuleBank Rule = "bank"
-
-// maxUnanswered is how many questions in a row can bring nothing before the run
-// gives up: each of them waits for a time-out.
+// maxUnanswered is the number of consecutive unanswered requests that ends the run:
+// each of them waits for a time-out.
 const maxUnanswered = 10
 
-// Bank is a bank that is asked about every instruction.
+// Bank asks a bank about every instruction.
 type Bank struct {
-	// Status asks what became of an instruction's transfer, under every key that it
-	// had. Required.
+	// Status asks about an instruction's transfer, under all its keys. Required.
 	Status func(context.Context, transfer.Instruction) transfer.Statuses
 	// Policy is the bank's. Required.
 	Policy transfer.Policy
-	// Limiter bounds the questions. Required.
+	// Limiter bounds the requests. Required.
 	Limiter *rate.Limiter
 	// Now tells the time. Required.
 	Now func() time.Time
 }
 
-// verdict is what a difference between a bank instruction and the bank means.
+// verdict rates a difference between an instruction and the bank.
 type verdict int
 
 const (
-	agrees    verdict = iota // there is none
-	pending                  // somebody will still mend it
-	violation                // nobody will
+	same      verdict = iota // there is none
+	pending                  // the reconciler or a person will still resolve it
+	violation                // it stays
 )
 
-// compare asks the bank about an instruction, and tells the difference.
-func (v *verifier) compare(ctx context.Context, in transfer.Instruction) error {
+// askBank asks the bank about an instruction, and reports a difference.
+func (v *verifier) askBank(ctx context.Context, in transfer.Instruction) error {
 	b := v.options.Bank
-	for range 1 + len(in.Superseded) { // a question about each key
+	for range 1 + len(in.Superseded) { // one request for each key
 		if err := b.Limiter.Wait(ctx); err != nil {
-			return fmt.Errorf("wait for the bank's turn: %w", err)
+			return fmt.Errorf("wait for the bank's rate limit: %w", err)
 		}
 	}
 	began := b.Now()
@@ -55,23 +51,23 @@ func (v *verifier) compare(ctx context.Context, in transfer.Instruction) error {
 		return ctx.Err()
 	}
 	unknown := said.Unknown(in)
-	if err := v.answered(unknown); err != nil || r.Reading == transfer.StatusUnknown {
+	if err := v.countAnswer(unknown); err != nil || r.Reading == transfer.StatusUnknown {
 		return err
 	}
-	says, why := b.judge(in, said, transfer.Interval{Began: began, Ended: b.Now()})
-	if says == agrees || says == pending && unknown != "" { // the whole answer is still to come
+	rating, why := b.judge(in, said, transfer.Interval{Began: began, Ended: b.Now()})
+	if rating == same || rating == pending && unknown != "" { // the answers about the other keys are missing
 		return nil
 	}
-	return v.tell(says == pending, Violation{
+	return v.report(rating == pending, Violation{
 		Rule: RuleBank, SettlementID: in.SettlementID,
 		Found: fmt.Sprintf("the bank instruction is %s, the bank says %s", in.State, strings.TrimSpace(r.Reading.String()+" "+r.Answer.Status)),
 		Want:  why,
 	})
 }
 
-// answered counts an instruction that the bank was asked about; unknown says of which
-// of its keys the bank has not answered. It fails when that goes on for a while.
-func (v *verifier) answered(unknown string) error {
+// countAnswer counts an instruction that the bank was asked about; unknown names the
+// keys without an answer. It fails after [maxUnanswered] of them in a row.
+func (v *verifier) countAnswer(unknown string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.sum.Asked++
@@ -81,13 +77,13 @@ func (v *verifier) answered(unknown string) error {
 	}
 	v.sum.Unanswered++
 	if v.inARow++; v.inARow >= maxUnanswered {
-		return fmt.Errorf("the bank has not answered %d questions in a row: %s", v.inARow, unknown)
+		return fmt.Errorf("the bank has not answered %d requests in a row: %s", v.inARow, unknown)
 	}
 	return nil
 }
 
-// judge tells what the bank's answer means for an instruction, and why. What the
-// reconciler would make of it is the state machine's to say.
+// judge rates the bank's answer about an instruction, with the reason. The state
+// machine says how the reconciler would act on it.
 func (b *Bank) judge(in transfer.Instruction, said transfer.Statuses, took transfer.Interval) (verdict, string) {
 	switch in.State {
 	case transfer.StateManual:
@@ -102,39 +98,121 @@ func (b *Bank) judge(in transfer.Instruction, said transfer.Statuses, took trans
 		return violation, "an answer that the state machine knows in this state"
 	case change.Level >= transfer.LevelCritical:
 		return violation, "a person has to decide: " + change.Event.Detail
-	case change.Next.State == in.State && expected(in.State, said.Current.Reading):
-		return agrees, ""
+	case change.Next.State == in.State && agrees(in.State, said.Current.Reading):
+		return same, ""
 	case in.NextCheckAt.IsZero() && change.Next.State != in.State:
-		return violation, fmt.Sprintf("the state %s; nobody asks the bank about it any more", change.Next.State)
+		return violation, fmt.Sprintf("the state %s; the reconciler no longer asks the bank about it", change.Next.State)
 	case change.Next.State == in.State:
 		return pending, "the state stays as it is: " + change.Event.Detail
 	}
-	return pending, fmt.Sprintf("the reconciler takes it to %s", change.Next.State)
+	return pending, fmt.Sprintf("the reconciler will change it to %s", change.Next.State)
 }
 
-// expected reports whether the bank says just what the state says.
-func expected(state transfer.State, says transfer.StatusReading) bool {
+// judgeReturned is about a final state, in which the bank is no longer asked.
+func judgeReturned(r transfer.StatusResult) (verdict, string) {
+	switch {
+	case agrees(transfer.StateReturned, r.Reading):
+		return same, ""
+	case r.Reading == transfer.StatusConfirmed || r.Reading == transfer.StatusManual:
+		return violation, "returned: the movement is reversed, and the bank has paid"
+	}
+	return pending, "returned; the bank has not paid"
+}
+
+// agrees reports whether a transfer's status at the bank is exactly the state's.
+func agrees(state transfer.State, status transfer.StatusReading) bool {
 	switch state {
 	case transfer.StateAccepted:
-		return says == transfer.StatusPending
+		return status == transfer.StatusPending
 	case transfer.StateConfirmed:
-		return says == transfer.StatusConfirmed
-	case transfer.StateRejected:
-		// Some banks keep no trace of what they refuse.
-		return says == transfer.StatusRejected || says == transfer.StatusNotFound
-	case transfer.StateUncertain, transfer.StateReturned, transfer.StateManual, transfer.StateNone:
+		return status == transfer.StatusConfirmed
+	case transfer.StateRejected: // some banks keep no record of a refused transfer
+		return status == transfer.StatusRejected || status == transfer.StatusNotFound
+	case transfer.StateReturned:
+		return status == transfer.StatusReturned
+	case transfer.StateUncertain, transfer.StateManual, transfer.StateNone:
 	}
 	return false
 }
 
-// judgeReturned is about a state that nothing leaves: the bank is no longer asked.
-func judgeReturned(r transfer.StatusResult) (verdict, string) {
-	switch r.Reading {
-	case transfer.StatusReturned:
-		return agrees, ""
-	case transfer.StatusConfirmed, transfer.StatusManual:
-		return violation, "returned: the movement is reversed, and the bank has the money out"
-	case transfer.StatusNotFound, transfer.StatusPending, transfer.StatusRejected, transfer.StatusAttention, transfer.StatusUnknown:
+// BankTransfer is a transfer in the bank's own ledger.
+type BankTransfer struct {
+	// ID is the bank's, Key the idempotency key.
+	ID, Key string
+	// SettlementID and the next fields are the content, as the movement has it.
+	SettlementID, AccountID    string
+	AmountCents                int64
+	Currency                   string
+	CreditorAccount, Reference string
+	// Status is confirmed, rejected or returned.
+	Status transfer.StatusReading
+}
+
+// CompareBank compares all bank instructions with the bank's own ledger, in both
+// directions, and returns each disagreement as a line. An instruction may lag behind
+// the bank: the reconciler has not asked yet. It never may be ahead, have two
+// transfers, or one with other content.
+func CompareBank(s Snapshot, ledger []BankTransfer) (disagreements []string) {
+	byKey := map[string][]BankTransfer{}
+	for _, t := range ledger {
+		byKey[t.Key] = append(byKey[t.Key], t)
 	}
-	return pending, "returned; the money did not go out"
+	for _, in := range s.Instructions {
+		keys := []string{in.Transfer.Key.String()}
+		for _, old := range in.Superseded {
+			keys = append(keys, old.Key.String())
+		}
+		var transfers []BankTransfer
+		for _, key := range keys {
+			transfers = append(transfers, byKey[key]...)
+			delete(byKey, key)
+		}
+		if why := disagreement(s, in, transfers); why != "" {
+			disagreements = append(disagreements, fmt.Sprintf("settlement %q: %s; the bank's ledger has %+v", in.SettlementID, why, transfers))
+		}
+	}
+	for _, t := range ledger {
+		if _, stray := byKey[t.Key]; stray {
+			disagreements = append(disagreements, fmt.Sprintf("the bank's ledger has %+v, and no bank instruction has its key", t))
+		}
+	}
+	return disagreements
+}
+
+// disagreement describes how an instruction and the transfers under its keys
+// disagree; empty: they agree.
+func disagreement(s Snapshot, in transfer.Instruction, transfers []BankTransfer) string {
+	status := transfer.StatusNotFound
+	m := s.Movement(in.SettlementID)
+	for _, t := range transfers {
+		if m == nil || t != (BankTransfer{
+			ID: t.ID, Key: t.Key, SettlementID: m.SettlementID, AccountID: m.AccountID, AmountCents: m.AmountCents, Currency: m.Currency,
+			CreditorAccount: m.CreditorAccount, Reference: m.Reference, Status: t.Status,
+		}) {
+			return "the movement has other content"
+		}
+		if t.Key == in.Transfer.Key.String() && in.TransferID != "" && t.ID != in.TransferID {
+			return "the bank instruction has transfer ID " + in.TransferID
+		}
+		status = t.Status
+	}
+	if len(transfers) > 1 || !agrees(in.State, status) && !lags(in.State, status) {
+		return fmt.Sprintf("the bank instruction is %s", in.State)
+	}
+	return ""
+}
+
+// lags reports whether the bank can reach the status before an instruction leaves
+// the state.
+func lags(state transfer.State, status transfer.StatusReading) bool {
+	switch state {
+	case transfer.StateUncertain, transfer.StateManual:
+		return true
+	case transfer.StateAccepted:
+		return status != transfer.StatusNotFound
+	case transfer.StateConfirmed:
+		return status == transfer.StatusReturned
+	case transfer.StateRejected, transfer.StateReturned, transfer.StateNone:
+	}
+	return false
 }

@@ -1,27 +1,23 @@
-// Package audit checks a whole Settle Once database, as fsck checks a file
-// system: every row of every table against the rules of package snapshot, as of
-// one timestamp, without changing anything.
+// Package audit checks a whole Settle Once database, as fsck checks a file system:
+// every row of every table against the rules, as of one timestamp, without changing
+// anything. It also compares the bank instructions with the bank.
 //
 // # How it reads
 //
-// Nothing that must be true is about two settlements, and the rows of one share
-// the hash of its settlement ID as the first part of their primary keys. So the
-// space of these hashes is cut into equal shares, one for each worker, and a
-// worker goes through its share in pages: some hundred movements in the order of
-// their keys, then the rows of every other table in just that range of keys,
-// which makes whole settlements of them. A page is all that a worker holds,
-// whatever the size of the database; the conflicts of a settlement, whose number
-// nothing bounds, are judged one by one as they come, and so are the messages in
-// quarantine.
+// No rule is about two settlements, and the rows of a settlement share the hash of
+// its ID as the first part of their primary keys. [Run] cuts the space of hashes into
+// equal shares, one for each worker. A worker reads its share in pages: some hundred
+// movements in the order of their keys, then the rows of every other table in the
+// same range of keys. A page thus holds whole settlements, and a worker holds one page,
+// whatever the size of the database. It judges conflicts, whose number has no bound,
+// and quarantined messages one by one as it reads them.
 //
-// Spanner's own partitions (PartitionRead) would not do: each table has others,
-// and nothing tells where they begin.
+// Spanner's own partitions (PartitionRead) would not do: they differ by table, and
+// their bounds are hidden.
 //
-// Hashes are spread evenly. How far a worker has come in its share is therefore
-// how much of the rows it has seen, and nobody has to count them beforehand.
+// Hashes are spread evenly, so a worker's position in its share is its progress.
 //
-// All reads name the same timestamp, so that what is settled meanwhile does not
-// look like a fault. Spanner keeps old versions for the database's version
-// retention period, an hour where nothing else is said: a run that takes longer
-// than that fails.
+// All reads name the same timestamp, so that settling meanwhile does not look like a
+// fault. Spanner keeps old versions for the database's version retention period, an
+// hour by default: a run that takes longer fails.
 package audit

@@ -3,90 +3,200 @@ package audit
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"cloud.google.com/go/spanner"
-	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// Read returns everything that is stored, as of one timestamp.
+// settlement holds the rows under one key.
+type settlement struct {
+	Snapshot
+
+	id           string // of the first row that was read
+	instructions []spannerstore.InstructionRow
+	superseded   []spannerstore.SupersededRow
+	wrongIDs     []string // settlement IDs that the key does not derive from
+}
+
+// join fills in Instructions. An error says that a key is no UUID.
+func (s *settlement) join() (err error) {
+	var m settle.Movement
+	if len(s.Movements) > 0 {
+		m = s.Movements[0]
+	}
+	for _, row := range s.instructions {
+		in, keyErr := row.Join(m, s.superseded)
+		s.Instructions = append(s.Instructions, in)
+		err = errors.Join(err, keyErr)
+	}
+	return err
+}
+
+// page holds some settlements.
+type page struct {
+	settlements     map[string]*settlement // by key
+	movements, rows int64
+	totals          totals
+	// conflict is called for each conflict.
+	conflict func(*settlement, spannerstore.ConflictRow) error
+}
+
+// of returns the settlement of a row.
+func (p *page) of(key []byte, id string) *settlement {
+	p.rows++
+	s := p.settlements[string(key)]
+	if s == nil {
+		s = &settlement{id: id}
+		p.settlements[string(key)] = s
+	}
+	if !derives(key, id) {
+		s.wrongIDs = append(s.wrongIDs, id)
+	}
+	return s
+}
+
+// source is a database at one timestamp. Every call of tx returns a transaction.
+type source struct {
+	tx      func() spannerstore.Reader
+	options func(limit int) *spanner.ReadOptions
+}
+
+// readMovements reads at most limit movements, zero for all, and returns the last
+// one's key.
+func (p *page) readMovements(ctx context.Context, from source, within spanner.KeySet, limit int) (last []byte, err error) {
+	err = spannerstore.Movements.Each(ctx, from.tx(), within, from.options(limit), func(key []byte, m settle.Movement) error {
+		s := p.of(key, m.SettlementID)
+		s.Movements = append(s.Movements, m)
+		p.totals.moved(m)
+		p.movements++
+		last = key
+		return nil
+	})
+	return last, err
+}
+
+// readChildren reads the other rows of the movements. Conflicts come last.
+func (p *page) readChildren(ctx context.Context, from source, within spanner.KeySet) error {
+	steps := []func() error{
+		each(ctx, from, within, spannerstore.Receipts, func(key []byte, r spannerstore.ReceiptRow) error {
+			s := p.of(key, r.SettlementID)
+			s.Receipts = append(s.Receipts, r)
+			return nil
+		}),
+		each(ctx, from, within, spannerstore.Reversals, func(key []byte, r spannerstore.ReversalRow) error {
+			s := p.of(key, r.SettlementID)
+			s.Reversals = append(s.Reversals, r)
+			if len(s.Movements) > 0 {
+				p.totals.reversed(s.Movements[0], r)
+			}
+			return nil
+		}),
+		each(ctx, from, within, spannerstore.Instructions, func(key []byte, row spannerstore.InstructionRow) error {
+			s := p.of(key, row.SettlementID)
+			s.instructions = append(s.instructions, row)
+			return nil
+		}),
+		each(ctx, from, within, spannerstore.SupersededKeys, func(key []byte, row spannerstore.SupersededRow) error {
+			s := p.of(key, row.SettlementID)
+			s.superseded = append(s.superseded, row)
+			return nil
+		}, "settlement_id", "idempotency_key", "superseded_at"),
+		each(ctx, from, within, spannerstore.Events, func(key []byte, e spannerstore.EventRow) error {
+			s := p.of(key, e.SettlementID)
+			s.Events = append(s.Events, e)
+			return nil
+		}),
+		each(ctx, from, within, spannerstore.Conflicts, func(key []byte, c spannerstore.ConflictRow) error {
+			return p.conflict(p.of(key, c.SettlementID), c)
+		}),
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each returns a function that reads the rows of a table.
+func each[T any](ctx context.Context, from source, within spanner.KeySet, table spannerstore.Table[T], row func([]byte, T) error, columns ...string) func() error {
+	return func() error { return table.Each(ctx, from.tx(), within, from.options(0), row, columns...) }
+}
+
+// Read returns all rows, as of one timestamp.
 func Read(ctx context.Context, client *spanner.Client) (Snapshot, error) {
 	tx := client.ReadOnlyTransaction()
 	defer tx.Close()
-	all, err := read(ctx, tx)
+	all, err := readAll(ctx, source{
+		tx:      func() spannerstore.Reader { return tx },
+		options: func(int) *spanner.ReadOptions { return nil },
+	})
 	if err != nil {
-		return Snapshot{}, fmt.Errorf("read back: %w", err)
+		return Snapshot{}, fmt.Errorf("read the database: %w", err)
 	}
 	return all, nil
 }
 
-func read(ctx context.Context, tx spannerstore.Reader) (all Snapshot, err error) {
-	var superseded []spannerstore.SupersededRow
-	for _, table := range []func() error{
-		func() error { return readInto(ctx, tx, &all.Movements, spannerstore.Movements) },
-		func() error { return readInto(ctx, tx, &all.Receipts, spannerstore.Receipts) },
-		func() error { return readInto(ctx, tx, &all.Reversals, spannerstore.Reversals) },
-		func() error {
-			return spannerstore.Instructions.Each(ctx, tx, spanner.AllKeys(), nil, func(_ []byte, row spannerstore.InstructionRow) error {
-				in := row.Instruction
-				in.Transfer.Key, err = uuid.Parse(row.IdempotencyKey)
-				all.Instructions = append(all.Instructions, in)
-				return err
-			})
-		},
-		func() error { return readInto(ctx, tx, &superseded, spannerstore.SupersededKeys) },
-		func() error { return readInto(ctx, tx, &all.Events, spannerstore.Events) },
-		func() error { return readInto(ctx, tx, &all.Conflicts, spannerstore.Conflicts) },
-		func() error { return readInto(ctx, tx, &all.Quarantined, spannerstore.Quarantined) },
-	} {
-		if err := table(); err != nil {
+func readAll(ctx context.Context, from source) (all Snapshot, err error) {
+	p := &page{settlements: map[string]*settlement{}, totals: totals{}, conflict: func(s *settlement, c spannerstore.ConflictRow) error {
+		s.Conflicts = append(s.Conflicts, c)
+		return nil
+	}}
+	if _, err := p.readMovements(ctx, from, spanner.AllKeys(), 0); err != nil {
+		return all, err
+	}
+	if err := p.readChildren(ctx, from, spanner.AllKeys()); err != nil {
+		return all, err
+	}
+	if all.Quarantined, err = spannerstore.Quarantined.Rows(ctx, from.tx(), spanner.AllKeys(), nil); err != nil {
+		return all, err
+	}
+	for _, s := range p.settlements {
+		if err := s.join(); err != nil {
 			return all, err
 		}
 	}
-	for i := range all.Instructions {
-		in := &all.Instructions[i]
-		if m := all.Movement(in.SettlementID); m != nil {
-			in.Transfer.AmountCents, in.Transfer.Currency, in.Transfer.CreditorAccount = m.AmountCents, m.Currency, m.CreditorAccount
-		}
-		for _, old := range superseded { // in the order of the generations, as the table is
-			if old.SettlementID == in.SettlementID {
-				key, err := uuid.Parse(old.IdempotencyKey)
-				if err != nil {
-					return all, err
-				}
-				in.Superseded = append(in.Superseded, transfer.SupersededKey{Key: key, At: old.SupersededAt})
-			}
-		}
+	byID := func(a, b *settlement) int { return cmp.Compare(a.id, b.id) }
+	for _, s := range slices.SortedFunc(maps.Values(p.settlements), byID) {
+		all.Movements = append(all.Movements, s.Movements...)
+		all.Receipts = append(all.Receipts, s.Receipts...)
+		all.Reversals = append(all.Reversals, s.Reversals...)
+		all.Instructions = append(all.Instructions, s.Instructions...)
+		all.Events = append(all.Events, s.Events...)
+		all.Conflicts = append(all.Conflicts, s.Conflicts...)
 	}
-	sortByKey(&all)
+	slices.SortFunc(all.Quarantined, func(a, b spannerstore.QuarantineRow) int { return cmp.Compare(a.Identity, b.Identity) })
 	return all, nil
 }
 
-// readInto appends the rows of a table.
-func readInto[T any](ctx context.Context, tx spannerstore.Reader, rows *[]T, table spannerstore.Table[T]) error {
-	return table.Each(ctx, tx, spanner.AllKeys(), nil, func(_ []byte, row T) error {
-		*rows = append(*rows, row)
-		return nil
-	})
-}
-
-// sortByKey puts the rows into the order that a snapshot has. A table's own order
-// is that of the hashes of its keys.
-func sortByKey(all *Snapshot) {
-	slices.SortFunc(all.Movements, func(a, b settle.Movement) int { return cmp.Compare(a.SettlementID, b.SettlementID) })
-	slices.SortFunc(all.Receipts, func(a, b spannerstore.ReceiptRow) int { return cmp.Compare(a.SettlementID, b.SettlementID) })
-	slices.SortFunc(all.Reversals, func(a, b spannerstore.ReversalRow) int { return cmp.Compare(a.SettlementID, b.SettlementID) })
-	slices.SortFunc(all.Instructions, func(a, b transfer.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) })
-	slices.SortFunc(all.Events, func(a, b spannerstore.EventRow) int {
-		return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.Version, b.Version))
-	})
-	slices.SortFunc(all.Conflicts, func(a, b spannerstore.ConflictRow) int {
-		return cmp.Or(cmp.Compare(a.SettlementID, b.SettlementID), cmp.Compare(a.PayloadHash, b.PayloadHash))
-	})
-	slices.SortFunc(all.Quarantined, func(a, b spannerstore.QuarantineRow) int { return cmp.Compare(a.Identity, b.Identity) })
+// columnViolations lists the violations of columns that only a database has.
+func (s *settlement) columnViolations() []Violation {
+	var found []Violation
+	for _, id := range s.wrongIDs {
+		found = append(found, Violation{
+			Rule: RuleKey, SettlementID: id, Found: "a row whose settlement_key does not derive from its settlement ID", Want: "its SHA-256",
+		})
+	}
+	if len(s.instructions) == 0 {
+		return found
+	}
+	in, since := s.instructions[0], s.instructions[0].UncertainSince
+	uncertain, from := in.State == transfer.StateUncertain, in.CreatedAt
+	if n := len(s.superseded); n > 0 {
+		from = s.superseded[n-1].SupersededAt
+	}
+	if uncertain != (since != nil) || uncertain && !since.Equal(from) {
+		found = append(found, Violation{
+			Rule: RuleUncertainSince, SettlementID: in.SettlementID,
+			Found: fmt.Sprintf("%s bank instruction, uncertain_since set: %t", in.State, since != nil), Want: "the time of its key while it is uncertain, else NULL",
+		})
+	}
+	return found
 }

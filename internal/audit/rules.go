@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -37,8 +38,9 @@ type Terms struct {
 func (s Snapshot) Violations(receiptsExpire bool) []string {
 	terms := Terms{ReceiptGone: func(time.Time) bool { return receiptsExpire }}
 	var found []string
-	for _, one := range s.settlements() {
-		for _, v := range terms.Settlement(*one) {
+	all := s.settlements()
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		for _, v := range terms.Settlement(id, *all[id]) {
 			found = append(found, v.String())
 		}
 	}
@@ -50,17 +52,14 @@ func (s Snapshot) Violations(receiptsExpire bool) []string {
 	return found
 }
 
-// settlements takes the snapshot apart, by settlement ID.
-func (s Snapshot) settlements() []*Snapshot {
-	var all []*Snapshot
-	byID := map[string]*Snapshot{}
+// settlements divides the snapshot by settlement ID.
+func (s Snapshot) settlements() map[string]*Snapshot {
+	all := map[string]*Snapshot{}
 	of := func(id string) *Snapshot {
-		one := byID[id]
-		if one == nil {
-			one = &Snapshot{}
-			byID[id], all = one, append(all, one)
+		if all[id] == nil {
+			all[id] = &Snapshot{}
 		}
-		return one
+		return all[id]
 	}
 	deal(s.Movements, func(m settle.Movement) *[]settle.Movement { return &of(m.SettlementID).Movements })
 	deal(s.Receipts, func(r spannerstore.ReceiptRow) *[]spannerstore.ReceiptRow { return &of(r.SettlementID).Receipts })
@@ -79,29 +78,10 @@ func deal[R any](rows []R, to func(R) *[]R) {
 	}
 }
 
-// id returns the settlement ID that all rows have.
-func (s Snapshot) id() string {
-	switch {
-	case len(s.Movements) > 0:
-		return s.Movements[0].SettlementID
-	case len(s.Receipts) > 0:
-		return s.Receipts[0].SettlementID
-	case len(s.Instructions) > 0:
-		return s.Instructions[0].SettlementID
-	case len(s.Events) > 0:
-		return s.Events[0].SettlementID
-	case len(s.Reversals) > 0:
-		return s.Reversals[0].SettlementID
-	case len(s.Conflicts) > 0:
-		return s.Conflicts[0].SettlementID
-	}
-	return ""
-}
-
-// Settlement lists what is wrong with one settlement. All rows of one have its
-// settlement ID, and the events the order of their versions.
-func (t Terms) Settlement(one Snapshot) []Violation {
-	f := &findings{of: Violation{SettlementID: one.id()}}
+// Settlement lists the violations of one settlement. All its rows have the ID, and
+// the events are in the order of their versions.
+func (t Terms) Settlement(id string, one Snapshot) []Violation {
+	f := &findings{of: Violation{SettlementID: id}}
 	f.once(one)
 	if len(one.Movements) == 0 {
 		f.orphans(one)
@@ -254,7 +234,7 @@ func (f *findings) transfer(in transfer.Instruction, m settle.Movement, past pas
 	p, _ := m.Payout()
 	body, err := t.Compose(p, want.Key)
 	if err != nil || !bytes.Equal(body, in.Body) {
-		f.broken(RuleInstructionBody, "the body that the payout composes to", "request body that differs in %s", words(differingJSON(body, in.Body)))
+		f.broken(RuleInstructionBody, "the body that the payout composes to", "request body that differs in %s", list(differingJSON(body, in.Body)))
 	}
 }
 
@@ -382,7 +362,7 @@ func (f *findings) conflict(m settle.Movement, c spannerstore.ConflictRow) {
 		return // what differs can no longer be told
 	}
 	if want := m.DifferingMembers(p); !slices.Equal(want, c.Fields) {
-		f.broken(RuleConflictFields, "those that differ: "+words(want), "%s names %s", name, words(c.Fields))
+		f.broken(RuleConflictFields, "those that differ: "+list(want), "%s names %s", name, list(c.Fields))
 	}
 }
 

@@ -70,7 +70,7 @@ func TestRulesThatADatabaseKeeps(t *testing.T) {
 			all := settled(t)
 			tt.make(&all)
 			var got []audit.Rule
-			for _, v := range (audit.Terms{}).Settlement(all) {
+			for _, v := range (audit.Terms{}).Settlement("stl-8472", all) {
 				got = append(got, v.Rule)
 				if v.SettlementID != "stl-8472" {
 					t.Errorf("violation of settlement %q", v.SettlementID)
@@ -112,7 +112,7 @@ func TestReceiptThatHasExpired(t *testing.T) {
 			}
 			return tt.gone
 		}}
-		found := terms.Settlement(tt.of)
+		found := terms.Settlement("stl-8472", tt.of)
 		if (len(found) > 0) != tt.wrong || tt.wrong && found[0].Rule != audit.RuleReceiptMissing {
 			t.Errorf("%s: %v", tt.name, found)
 		}
@@ -134,7 +134,7 @@ func TestResendWindow(t *testing.T) {
 		{[]time.Duration{time.Hour, 24 * time.Hour}, false},
 		{[]time.Duration{time.Hour}, true},
 	} {
-		if found := (audit.Terms{KeyLifetimes: tt.lifetimes}).Settlement(all); (len(found) > 0) != tt.wrong {
+		if found := (audit.Terms{KeyLifetimes: tt.lifetimes}).Settlement("stl-8472", all); (len(found) > 0) != tt.wrong {
 			t.Errorf("lifetimes %v: %v", tt.lifetimes, found)
 		}
 	}

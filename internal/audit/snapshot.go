@@ -28,7 +28,7 @@ func (s Snapshot) Movement(settlementID string) *settle.Movement {
 	return nil
 }
 
-// ReceiptRow returns the receipt of a settlement, or nil.
+// Receipt returns the receipt of a settlement, or nil.
 func (s Snapshot) Receipt(settlementID string) *spannerstore.ReceiptRow {
 	for i := range s.Receipts {
 		if s.Receipts[i].SettlementID == settlementID {

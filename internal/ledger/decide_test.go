@@ -19,14 +19,14 @@ import (
 
 // manual settles a payout, and brings its instruction to a person: the bank forgets
 // every send, and then the key.
-func (w *operatorWorld) manual(id string) {
+func (w *fixture) manual(id string) {
 	w.t.Helper()
 	w.manualAfter(id, fakebank.Attempt{Execute: fakebank.ExecuteNever, AfterStatus: 500})
 }
 
 // manualAfter does so where the bank has done something else with the send, which
 // it does not show.
-func (w *operatorWorld) manualAfter(id string, send fakebank.Attempt) {
+func (w *fixture) manualAfter(id string, send fakebank.Attempt) {
 	w.t.Helper()
 	w.bank.ScriptCreditor("c-"+id, fakebank.Plan{Rest: send})
 	w.deliver(w.message(fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":5000,"creditor_account":%q}`, id, "c-"+id)), settle.OutcomeApplied)
@@ -39,20 +39,13 @@ func verdict(d transfer.Decision) ledger.Verdict {
 }
 
 // decide opens the case and decides about it.
-func (w *operatorWorld) decide(o *ledger.Operator, id string, v ledger.Verdict) (transfer.Instruction, bool, error) {
+func (w *fixture) decide(o *ledger.Operator, id string, v ledger.Verdict) (transfer.Instruction, bool, error) {
 	w.t.Helper()
 	c, err := o.Open(w.t.Context(), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return o.Decide(w.t.Context(), c, v)
-}
-
-func wantObjection(t *testing.T, err error) {
-	t.Helper()
-	if _, is := errors.AsType[*transfer.Refused](err); !is {
-		t.Fatalf("error %v, want an objection", err)
-	}
 }
 
 func instruction(t *testing.T, all audit.Snapshot, id string) transfer.Instruction {
@@ -68,7 +61,7 @@ func instruction(t *testing.T, all audit.Snapshot, id string) transfer.Instructi
 
 func TestDecideRejected(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	dry := verdict(transfer.DecideRejected)
 	dry.DryRun = true
@@ -101,7 +94,7 @@ func TestDecideRejected(t *testing.T) {
 		t.Errorf("the same again: %t, %v", made, err)
 	}
 	_, _, err = w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed))
-	wantObjection(t, err)
+	wantRefused(t, err)
 	// The bank is still watched.
 	w.clock.Advance(30 * time.Hour)
 	w.step("stl-1", transfer.StateRejected)
@@ -110,7 +103,7 @@ func TestDecideRejected(t *testing.T) {
 
 func TestDecideConfirmed(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	if after, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed)); err != nil || !made || after.State != transfer.StateConfirmed {
 		t.Fatalf("%s, %t, %v", after.State, made, err)
@@ -125,7 +118,7 @@ func TestDecideConfirmed(t *testing.T) {
 // nothing is changed.
 func TestDecideAgainstTheBank(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	for status, refused := range map[string][]transfer.Decision{
 		fakebank.Settled:  {transfer.DecideRejected, transfer.DecideResend},
 		fakebank.Returned: {transfer.DecideConfirmed, transfer.DecideResend},
@@ -163,11 +156,11 @@ func TestDecideAgainstTheBank(t *testing.T) {
 // TestDecideWithoutTheBank: a bank that cannot be reached is said to be so.
 func TestDecideWithoutTheBank(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	w.operator.Bank = nil
 	_, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideRejected))
-	wantObjection(t, err)
+	wantRefused(t, err)
 	v := verdict(transfer.DecideRejected)
 	v.WithoutBank = true
 	if after, made, err := w.decide(w.operator, "stl-1", v); err != nil || !made || after.State != transfer.StateRejected {
@@ -183,7 +176,7 @@ func TestDecideWithoutTheBank(t *testing.T) {
 // one pair decides, and the ledger is theirs.
 func TestTwoDecisionsAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	operators := []*ledger.Operator{w.operator, w.newOperator()}
 	decisions := []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected}
@@ -210,7 +203,7 @@ func TestTwoDecisionsAtOnce(t *testing.T) {
 	if made[1] {
 		winner = 1
 	}
-	wantObjection(t, errs[1-winner])
+	wantRefused(t, errs[1-winner])
 	in := instruction(t, w.snapshot(), "stl-1")
 	if want := transfer.State(decisions[winner]); in.State != want || in.Version != cases[0].Instruction.Version+1 {
 		t.Errorf("%s, version %d; want %s", in.State, in.Version, want)
@@ -222,7 +215,7 @@ func TestTwoDecisionsAtOnce(t *testing.T) {
 // these decide about is no longer there: the movement is reversed.
 func TestACaseOfTheDayBefore(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25 * time.Hour, AfterStatus: 500})
 	seen, err := w.operator.Open(t.Context(), "stl-1")
 	if err != nil {
@@ -234,7 +227,7 @@ func TestACaseOfTheDayBefore(t *testing.T) {
 	w.clock.Advance(30 * time.Hour)
 	w.step("stl-1", transfer.StateManual)
 	_, made, err := w.operator.Decide(t.Context(), seen, verdict(transfer.DecideConfirmed))
-	if wantObjection(t, err); made {
+	if wantRefused(t, err); made {
 		t.Error("decided")
 	}
 	all := w.snapshot()
@@ -260,7 +253,7 @@ func (b slowBank) Status(ctx context.Context, r transfer.StatusRequest) transfer
 // over what they decided.
 func TestADecisionAndAStepAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	if _, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed)); err != nil {
 		t.Fatal(err)
@@ -270,7 +263,7 @@ func TestADecisionAndAStepAtOnce(t *testing.T) {
 	slow := *w.stepper
 	slow.Bank = slowBank{w.stepper.Bank, func() {
 		_, _, err := w.decide(w.operator, "stl-1", v)
-		wantObjection(t, err) // the slow step holds the lease
+		wantRefused(t, err) // the slow step holds the lease
 		w.clock.Advance(2 * time.Minute)
 		w.seesRejected("stl-1")
 		if after, made, err := w.decide(w.operator, "stl-1", v); err != nil || !made || after.State != transfer.StateRejected {
@@ -288,7 +281,7 @@ func TestADecisionAndAStepAtOnce(t *testing.T) {
 
 // seesRejected makes a step to which the bank says rejected of a transfer that was
 // confirmed, which is for people.
-func (w *operatorWorld) seesRejected(id string) {
+func (w *fixture) seesRejected(id string) {
 	w.t.Helper()
 	now := w.clock.Now()
 	for _, change := range []func(in transfer.Instruction) (transfer.Change, error){
@@ -310,7 +303,7 @@ func (w *operatorWorld) seesRejected(id string) {
 // same command says so, whether it is still running or given again.
 func TestADecisionWhoseAnswerWasLost(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
 	w.clock.Advance(5 * time.Hour)
@@ -327,7 +320,7 @@ func TestADecisionWhoseAnswerWasLost(t *testing.T) {
 	other := verdict(transfer.DecideResend)
 	other.Note = "another letter"
 	_, _, err = w.decide(w.operator, "stl-1", other)
-	wantObjection(t, err)
+	wantRefused(t, err)
 	w.snapshot()
 	if entries := w.bank.Ledger(); len(entries) != 1 {
 		t.Errorf("the bank's ledger %+v", entries)
@@ -354,17 +347,17 @@ func (s lostAnswer) Change(ctx context.Context, id string, decide func(transfer.
 // under the second key, while the first is asked about each time.
 func TestResendUnderANewKey(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	_, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideResend))
-	wantObjection(t, err) // the key's lifetime has not passed
+	wantRefused(t, err) // the key's lifetime has not passed
 	w.clock.Advance(5 * time.Hour)
 	without := verdict(transfer.DecideResend)
 	without.WithoutBank = true
 	unreachable := w.newOperator()
 	unreachable.Bank = nil
 	_, _, err = w.decide(unreachable, "stl-1", without)
-	wantObjection(t, err)
+	wantRefused(t, err)
 
 	after, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideResend))
 	second := transfer.KeyOfGeneration("stl-1", 2)
@@ -394,7 +387,7 @@ func TestResendUnderANewKey(t *testing.T) {
 // payout was to be sent again: it is not.
 func TestAnOldKeyThatWakesUp(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25*time.Hour + 10*time.Minute, AfterStatus: 500})
 	w.clock.Advance(5 * time.Hour)
 	if _, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideResend)); err != nil {
@@ -409,7 +402,7 @@ func TestAnOldKeyThatWakesUp(t *testing.T) {
 	// Nor can it be reversed, or sent again, while that key is alive.
 	for _, d := range []transfer.Decision{transfer.DecideRejected, transfer.DecideResend} {
 		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
-		wantObjection(t, err)
+		wantRefused(t, err)
 	}
 	// It was paid, by the first key.
 	if after, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed)); err != nil || after.State != transfer.StateConfirmed || !after.NextCheckAt.IsZero() {
@@ -422,7 +415,7 @@ func TestAnOldKeyThatWakesUp(t *testing.T) {
 // to a time before it; nothing but the bank knows.
 func TestAKeyThatARestoreForgot(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
 	tr := instruction(t, w.snapshot(), "stl-1").Transfer
@@ -437,7 +430,7 @@ func TestAKeyThatARestoreForgot(t *testing.T) {
 	w.clock.Advance(5 * time.Hour)
 	for _, d := range []transfer.Decision{transfer.DecideRejected, transfer.DecideResend} {
 		_, made, err := w.decide(w.operator, "stl-1", verdict(d))
-		if wantObjection(t, err); made || !strings.Contains(err.Error(), "key 2 says") {
+		if wantRefused(t, err); made || !strings.Contains(err.Error(), "key 2 says") {
 			t.Errorf("%s: %t, %v", d, made, err)
 		}
 	}
@@ -448,7 +441,7 @@ func TestAKeyThatARestoreForgot(t *testing.T) {
 // was reversed stays reversed, once.
 func TestAMovementIsReversedOnce(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.manual("stl-1")
 	if _, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideRejected)); err != nil {
 		t.Fatal(err)
@@ -473,7 +466,7 @@ func TestAMovementIsReversedOnce(t *testing.T) {
 	}
 	for _, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideResend} {
 		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
-		wantObjection(t, err)
+		wantRefused(t, err)
 	}
 	if after, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideRejected)); err != nil || !made || after.State != transfer.StateRejected {
 		t.Fatalf("%s, %t, %v", after.State, made, err)
@@ -486,7 +479,7 @@ func TestAMovementIsReversedOnce(t *testing.T) {
 // TestAStepInTheOperatorsRole shows it to the comparison with the role's grants.
 func TestAStepInTheOperatorsRole(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.bank.ScriptCreditor("c-1", fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Returned}}})
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":1,"creditor_account":"c-1"}`), settle.OutcomeApplied)
 	stepper := *w.stepper

@@ -1,35 +1,32 @@
-// Package ledger reads and changes what people look after in a Settle Once database. [Reader] answers what a person asks about a Settle Once database:
-// what happened to a settlement, what waits for somebody, what is going on now,
-// and what an account paid. It only reads.
+// Package ledger answers questions about a Settle Once database, and changes the
+// rows that people look after. [Reader] shows one settlement, lists rows, follows
+// commits and sums up accounts; it only reads. [Operator] decides about manual bank
+// instructions, steps due ones, resolves conflicts and releases quarantined messages.
 //
-// It exists so that nobody needs SQL at night, and so that what the questions cost
-// the database is decided once, here:
+// # Cost
 //
 //	question                     read by
 //	one settlement               keys: its rows lie in one split
 //	conflicts, quarantine, open  settlement_conflicts_open, quarantined_messages_open
 //	uncertain                    bank_instructions_uncertain
 //	manual                       bank_instructions_manual
-//	movements, what is closed,   the table, by commit timestamp
-//	what goes on, reports
+//	movements, closed cases,     the table, by commit timestamp
+//	tail, reports
 //
 // # Lists
 //
-// A list is newest first, of any length, and holds a page of rows for each shard of
-// its index at a time: [Reader] asks every shard for its next page by the key after
-// the last row, and takes the newest of what it has. Nothing is skipped by counting,
-// so the last page costs as much as the first. All of a list is read at one
-// timestamp. Manual instructions are few, but among millions that are not: their
-// index, like the others, leaves everything else out, so that settling a payout
-// does not write to it.
+// A list is newest first, of any length. [Reader] asks every shard of the index for
+// its next page by the key after the last row, and takes the newest row it holds.
+// It never uses OFFSET, so the last page costs as much as the first. All pages are
+// read at one timestamp. The index of manual instructions leaves out all others, so
+// settling a payout does not write to it.
 //
 // # No index on the ledger by time
 //
-// An index on ledger_movements by time would have to be written by every commit
-// that settles a payout, and lies in a split of its own: a commit that now needs one
-// Paxos group, for a payout without a bank, would need two. Instead, queries by time
-// compare the commit timestamp with a value, which lets Spanner leave out storage
-// that was written before it. What was recorded lately is cheap to find that way,
-// and a list of all movements reads the ledger once a page; so these pages are
-// large.
+// Every settling commit would have to write an index on ledger_movements by time,
+// in a split of its own: a payout without a bank now needs one Paxos group, and
+// would need two. Queries by time compare the commit timestamp with a value instead,
+// which lets Spanner skip storage that was written earlier. Recent rows are cheap to
+// find that way. A list of all movements scans the ledger once a page, so these
+// pages are large.
 package ledger

@@ -6,14 +6,16 @@ import (
 	"iter"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// Filter narrows a list. The zero value narrows nothing. Which of its fields a list
-// has stands at the list; the others are ignored.
+// Filter narrows a list. The zero value narrows nothing. A list ignores the fields
+// that its comment does not mention.
 type Filter struct {
 	// Since and Until bound the time that the list is ordered by: from Since on, and
 	// before Until. Zero: no bound.
@@ -38,40 +40,32 @@ const (
 const StateNone = "none"
 
 // Rows that one query of a list returns: of one shard of an index, and of a table
-// that has to be searched for each page anew.
+// that each page scans anew.
 const (
 	indexPage = 200
 	tablePage = 5000
 )
 
-// entry is a row of a list, with its place in it.
-type entry interface {
-	// at is the time by which the list is ordered.
-	at() time.Time
-	// key are the values of the query's keys.
-	key() []any
-}
+// shards is the number of values of the indexes' first column.
+const shards = 16
 
-// query is what a list asks.
+// query is the query of a list.
 type query struct {
-	// sql is SELECT … FROM …, without WHERE.
-	sql    string
+	fields fields
+	from   string // FROM …, without WHERE
 	where  []string
 	params map[string]any
-	// shard is the first column of the index that sql uses; empty: it uses none.
+	// shard is the first column of the index that from uses; empty: it uses none.
 	shard string
 	// time is the column by which the list is ordered, and keys tell rows of the same
-	// time apart.
+	// time apart: the first part of the primary key, and of conflicts the payload hash.
 	time string
 	keys []string
 }
 
-// shards is the number of values of the indexes' first column.
-const shards = 16
-
-// index is a table's hint to read an index that leaves rows out. The emulator asks
-// for the second part of it, because it does not see that the conditions leave the
-// same rows out; Spanner ignores that part.
+// index is a table hint to read a NULL_FILTERED index. Its second part is for the
+// emulator, which does not see that the query needs no rows that the index leaves
+// out. Spanner ignores that part.
 func index(name string) string {
 	return "@{FORCE_INDEX=" + name + ", spanner_emulator.disable_query_null_filtered_index_check=true}"
 }
@@ -84,7 +78,8 @@ func (q *query) and(condition, name string, value any) {
 	}
 }
 
-// narrow adds the conditions that many lists have.
+// narrow adds the conditions that many lists have. account is a column; empty: the
+// list has none.
 func (q *query) narrow(f Filter, account string) {
 	if !f.Since.IsZero() {
 		q.and(q.time+" >= @since", "since", f.Since)
@@ -97,21 +92,27 @@ func (q *query) narrow(f Filter, account string) {
 	}
 }
 
+// key is the first part of the primary key.
+func (q query) key(e *Entry) spannerstore.Field {
+	return spannerstore.Computed("key", q.keys[0], &e.key)
+}
+
 // statement is the query for the page after last; nil: the first page.
-func (q query) statement(shard int64, last entry, limit int) spanner.Statement {
+func (q query) statement(shard int64, last *Entry, limit int) spanner.Statement {
 	where, params := append([]string(nil), q.where...), maps.Clone(q.params)
 	if q.shard != "" {
 		where, params["shard"] = append(where, q.shard+" = @shard"), shard
 	}
 	if last != nil {
-		where, params["last_at"] = append(where, q.after()), last.at()
-		for i, value := range last.key() {
-			params[fmt.Sprintf("last_key%d", i)] = value
-		}
+		where, params["last_at"] = append(where, q.after()), last.at
+		params["last_key0"], params["last_key1"] = last.key, string(last.Conflict.PayloadHash)
 	}
 	params["page"] = int64(limit)
-	var b strings.Builder
-	b.WriteString(q.sql)
+	var (
+		b strings.Builder
+		e Entry
+	)
+	b.WriteString("SELECT " + spannerstore.Select(append(q.fields(&e), q.key(&e))) + "\n" + q.from)
 	if len(where) > 0 {
 		b.WriteString("\nWHERE " + strings.Join(where, "\n  AND "))
 	}
@@ -119,44 +120,33 @@ func (q query) statement(shard int64, last entry, limit int) spanner.Statement {
 	return spanner.Statement{SQL: b.String(), Params: params}
 }
 
-// after is the condition for what comes after a row in the order of the list.
+// after is the condition for the rows after one in the order of the list.
 func (q query) after() string {
-	rest := ""
-	for i := len(q.keys) - 1; i >= 0; i-- {
-		further := fmt.Sprintf("%s > @last_key%d", q.keys[i], i)
-		if rest != "" {
-			further = fmt.Sprintf("(%s OR %s = @last_key%d AND %s)", further, q.keys[i], i, rest)
-		}
-		rest = further
+	rest := q.keys[0] + " > @last_key0"
+	if len(q.keys) > 1 {
+		rest = fmt.Sprintf("(%s OR %s = @last_key0 AND %s > @last_key1)", rest, q.keys[0], q.keys[1])
 	}
-	// The first part says nothing new; it is what a search by time can use.
+	// The first comparison follows from the second. A search by time can use it.
 	return fmt.Sprintf("%s <= @last_at AND (%s < @last_at OR %s)", q.time, q.time, rest)
 }
 
-// cursor is how far a list has come in one shard.
-type cursor[E entry] struct {
+// cursor is the position of a list in one shard.
+type cursor struct {
 	shard int64
-	page  []E
-	last  E
-	begun bool
+	page  []Entry
+	last  *Entry
 	ended bool // there is no page after this one
 }
 
-// fill fetches the next page, if there is one and it is needed.
-func (c *cursor[E]) fill(ctx context.Context, tx *spanner.ReadOnlyTransaction, q query, size int) error {
+// fill fetches the next page where the present one is used up.
+func (c *cursor) fill(ctx context.Context, tx *spanner.ReadOnlyTransaction, q query, size int) error {
 	if len(c.page) > 0 || c.ended {
 		return nil
 	}
-	var last entry
-	if c.begun {
-		last = c.last
-	}
-	c.begun = true
-	c.page = c.page[:0]
-	rows := tx.QueryWithOptions(ctx, q.statement(c.shard, last, size), spanner.QueryOptions{RequestTag: tag})
-	err := forEach(rows, func(row *spanner.Row) error {
-		var e E
-		err := row.ToStruct(&e)
+	c.page = nil
+	err := tx.QueryWithOptions(ctx, q.statement(c.shard, c.last, size), spanner.QueryOptions{RequestTag: tagRead}).Do(func(row *spanner.Row) error {
+		e := Entry{fields: q.fields}
+		err := e.scan(row, q.key(&e))
 		c.page = append(c.page, e)
 		return err
 	})
@@ -164,18 +154,17 @@ func (c *cursor[E]) fill(ctx context.Context, tx *spanner.ReadOnlyTransaction, q
 	return err
 }
 
-// list returns the entries that q finds, the newest first, at one timestamp.
-func list[E entry](ctx context.Context, r Reader, q query, limit int) iter.Seq2[E, error] {
-	return func(yield func(E, error) bool) {
+// list returns the entries of a query, newest first, at one timestamp.
+func (r Reader) list(ctx context.Context, q query, limit int) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
 		tx := r.Client.ReadOnlyTransaction().WithTimestampBound(r.Bound)
 		defer tx.Close()
-		cursors, size := newCursors[E](q, limit)
+		cursors, size := newCursors(q, limit)
 		if r.page > 0 {
 			size = r.page
 		}
-		var none E
 		if err := fillAll(ctx, tx, q, cursors, size); err != nil {
-			yield(none, err)
+			yield(Entry{}, err)
 			return
 		}
 		for n := 0; limit == 0 || n < limit; n++ {
@@ -183,29 +172,29 @@ func list[E entry](ctx context.Context, r Reader, q query, limit int) iter.Seq2[
 			if newest == nil {
 				return
 			}
-			newest.last, newest.page = newest.page[0], newest.page[1:]
-			if !yield(newest.last, nil) {
+			newest.last, newest.page = &newest.page[0], newest.page[1:]
+			if !yield(*newest.last, nil) {
 				return
 			}
 			if err := newest.fill(ctx, tx, q, size); err != nil {
-				yield(none, err)
+				yield(Entry{}, err)
 				return
 			}
 		}
 	}
 }
 
-func newCursors[E entry](q query, limit int) (cursors []*cursor[E], size int) {
+func newCursors(q query, limit int) (cursors []*cursor, size int) {
 	if q.shard == "" {
-		return []*cursor[E]{{}}, pageSize(tablePage, limit)
+		return []*cursor{{}}, pageSize(tablePage, limit)
 	}
 	for shard := range int64(shards) {
-		cursors = append(cursors, &cursor[E]{shard: shard})
+		cursors = append(cursors, &cursor{shard: shard})
 	}
 	return cursors, pageSize(indexPage, limit)
 }
 
-// pageSize is no more than can be of use.
+// pageSize keeps a page from being larger than the list.
 func pageSize(most, limit int) int {
 	if limit > 0 {
 		return min(most, limit)
@@ -213,28 +202,19 @@ func pageSize(most, limit int) int {
 	return most
 }
 
-// fillAll fetches the first page of every shard, at once.
-func fillAll[E entry](ctx context.Context, tx *spanner.ReadOnlyTransaction, q query, cursors []*cursor[E], size int) error {
-	var (
-		wg    sync.WaitGroup
-		once  sync.Once
-		first error
-	)
+// fillAll fetches the first pages of all shards in parallel.
+func fillAll(ctx context.Context, tx *spanner.ReadOnlyTransaction, q query, cursors []*cursor, size int) error {
+	var group errgroup.Group
 	for _, c := range cursors {
-		wg.Go(func() {
-			if err := c.fill(ctx, tx, q, size); err != nil {
-				once.Do(func() { first = err })
-			}
-		})
+		group.Go(func() error { return c.fill(ctx, tx, q, size) })
 	}
-	wg.Wait()
-	return first
+	return group.Wait()
 }
 
 // newestOf returns the cursor whose next entry is the newest; nil: there is none.
-func newestOf[E entry](cursors []*cursor[E]) (newest *cursor[E]) {
+func newestOf(cursors []*cursor) (newest *cursor) {
 	for _, c := range cursors {
-		if len(c.page) > 0 && (newest == nil || c.page[0].at().After(newest.page[0].at())) {
+		if len(c.page) > 0 && (newest == nil || c.page[0].at.After(newest.page[0].at)) {
 			newest = c
 		}
 	}

@@ -44,9 +44,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// operatorWorld is a database with the real service over it, a bank on loopback, and an
+// fixture is a database with the real service over it, a bank on loopback, and an
 // operator with clients of its own.
-type operatorWorld struct {
+type fixture struct {
 	t        *testing.T
 	database string
 	client   *spanner.Client // for looking
@@ -59,13 +59,13 @@ type operatorWorld struct {
 	topic    *memoryTopic
 }
 
-func newOperatorWorld(t *testing.T) *operatorWorld {
+func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	statements, err := schema.Statements()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &operatorWorld{t: t, database: emulatortest.Database(t, statements), clock: fakebank.NewClock(time.Now().UTC().Truncate(time.Microsecond)), topic: &memoryTopic{}}
+	w := &fixture{t: t, database: emulatortest.Database(t, statements), clock: fakebank.NewClock(time.Now().UTC().Truncate(time.Microsecond)), topic: &memoryTopic{}}
 	w.client = w.open()
 	w.bank = fakebank.New(t, w.clock.Now, fakebank.Options{})
 	url, err := w.bank.Start(t.Context())
@@ -89,11 +89,11 @@ func newOperatorWorld(t *testing.T) *operatorWorld {
 	return w
 }
 
-func (w *operatorWorld) newID() string {
+func (w *fixture) newID() string {
 	return fmt.Sprintf("00000000-0000-4000-8000-%012d", w.ids.Add(1))
 }
 
-func (w *operatorWorld) open() *spanner.Client {
+func (w *fixture) open() *spanner.Client {
 	w.t.Helper()
 	client, err := spanner.NewClientWithConfig(w.t.Context(), w.database, spanner.ClientConfig{DisableNativeMetrics: true},
 		slices.Concat(emulatortest.Spanner(w.t).ClientOptions(), access.Options())...)
@@ -104,7 +104,7 @@ func (w *operatorWorld) open() *spanner.Client {
 	return client
 }
 
-func (w *operatorWorld) store() *spannerstore.Store {
+func (w *fixture) store() *spannerstore.Store {
 	w.t.Helper()
 	store, err := spannerstore.Open(w.t.Context(), spannerstore.Config{Database: w.database, Emulator: true, Options: emulatortest.Spanner(w.t).ClientOptions()})
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *operatorWorld) store() *spannerstore.Store {
 }
 
 // newOperator is another person at another machine.
-func (w *operatorWorld) newOperator() *ledger.Operator {
+func (w *fixture) newOperator() *ledger.Operator {
 	w.t.Helper()
 	store, err := spannerstore.Open(w.t.Context(), spannerstore.Config{
 		Database: w.database, Emulator: true, Options: slices.Concat(emulatortest.Spanner(w.t).ClientOptions(), access.Options()),
@@ -129,7 +129,7 @@ func (w *operatorWorld) newOperator() *ledger.Operator {
 	}
 }
 
-func (w *operatorWorld) deliver(m settle.Message, want settle.Outcome) settle.Result {
+func (w *fixture) deliver(m settle.Message, want settle.Outcome) settle.Result {
 	w.t.Helper()
 	result, err := w.service.Deliver(w.t.Context(), settle.Delivery{Message: m})
 	if err != nil || result.Outcome != want {
@@ -138,12 +138,12 @@ func (w *operatorWorld) deliver(m settle.Message, want settle.Outcome) settle.Re
 	return result
 }
 
-func (w *operatorWorld) message(data string) settle.Message {
+func (w *fixture) message(data string) settle.Message {
 	return settle.Message{ID: fmt.Sprintf("m-%d", w.ids.Add(1)), Subscription: "projects/p/subscriptions/s", Data: []byte(data)}
 }
 
 // step makes a step, and wants it to come to a state.
-func (w *operatorWorld) step(id string, want transfer.State) {
+func (w *fixture) step(id string, want transfer.State) {
 	w.t.Helper()
 	if state, err := w.stepper.Step(w.t.Context(), id); err != nil || state != want {
 		w.t.Fatalf("step of %s: %q, %v; want %q", id, state, err, want)
@@ -151,7 +151,7 @@ func (w *operatorWorld) step(id string, want transfer.State) {
 }
 
 // snapshot reads everything, and checks it.
-func (w *operatorWorld) snapshot() audit.Snapshot {
+func (w *fixture) snapshot() audit.Snapshot {
 	w.t.Helper()
 	all, err := audit.Read(w.t.Context(), w.client)
 	if err != nil {
@@ -195,7 +195,7 @@ func (t *memoryTopic) Publish(_ context.Context, m *pubsub.Message) (string, err
 
 func wantRefused(t *testing.T, err error, words ...string) {
 	t.Helper()
-	if refused, is := errors.AsType[*ledger.Refused](err); !is || refused.Why == "" || refused.Do == "" {
+	if refused, is := errors.AsType[*transfer.Refused](err); !is || refused.Why == "" || refused.Do == "" {
 		t.Fatalf("error %v, want a refusal", err)
 	}
 	for _, word := range words {
@@ -206,7 +206,7 @@ func wantRefused(t *testing.T, err error, words ...string) {
 }
 
 // keyOf is the primary key of a kept message.
-func keyOf(t *testing.T, k ledger.Kept) spanner.Key {
+func keyOf(t *testing.T, k ledger.Message) spanner.Key {
 	t.Helper()
 	raw, err := hex.DecodeString(k.Key)
 	if err != nil {

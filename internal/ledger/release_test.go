@@ -17,12 +17,13 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 const withoutCurrency = `{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`
 
 // quarantine delivers a message that was refused for want of a currency.
-func (w *operatorWorld) quarantine(data string) settle.Message {
+func (w *fixture) quarantine(data string) settle.Message {
 	w.t.Helper()
 	w.service.DefaultCurrency = ""
 	defer func() { w.service.DefaultCurrency = "USD" }()
@@ -33,7 +34,7 @@ func (w *operatorWorld) quarantine(data string) settle.Message {
 	return m
 }
 
-func (w *operatorWorld) find(message string) ledger.Kept {
+func (w *fixture) find(message string) ledger.Message {
 	w.t.Helper()
 	found, err := w.operator.Find(w.t.Context(), message)
 	if err != nil || len(found) != 1 {
@@ -43,7 +44,7 @@ func (w *operatorWorld) find(message string) ledger.Kept {
 }
 
 // deliverPublished delivers what was published, as the subscription does.
-func (w *operatorWorld) deliverPublished() (outcomes []settle.Outcome) {
+func (w *fixture) deliverPublished() (outcomes []settle.Outcome) {
 	w.t.Helper()
 	for n, m := range w.topic.kept {
 		result, err := w.service.Deliver(w.t.Context(), settle.Delivery{Message: settle.Message{
@@ -59,10 +60,10 @@ func (w *operatorWorld) deliverPublished() (outcomes []settle.Outcome) {
 
 func TestReleaseAMessage(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	m := w.quarantine(withoutCurrency)
 	k := w.find(m.ID)
-	if byKey := w.find(k.Key); byKey != k {
+	if byKey := w.find(k.Key); !cmp.Equal(byKey, k) {
 		t.Errorf("by its key %+v, by its ID %+v", byKey, k)
 	}
 	if _, err := w.operator.Find(t.Context(), "m-none"); !errors.Is(err, ledger.ErrNoMessage) {
@@ -74,8 +75,8 @@ func TestReleaseAMessage(t *testing.T) {
 		change func(r *ledger.Release)
 		words  string
 	}{
-		{"by nobody", func(r *ledger.Release) { r.By = "" }, "name is missing"},
-		{"edited without a note", func(r *ledger.Release) { r.Edited = []byte(withoutCurrency) }, "note that an edited message needs"},
+		{"by nobody", func(r *ledger.Release) { r.By = "" }, "the name, or"},
+		{"edited without a note", func(r *ledger.Release) { r.Edited = []byte(withoutCurrency) }, "or the note that an edited message needs"},
 		{"refused again", func(r *ledger.Release) { r.DefaultCurrency = "" }, "refused again: missing_field currency; if the function has a DEFAULT_CURRENCY"},
 		{"edited to nonsense", func(r *ledger.Release) { r.Edited, r.Note = []byte(`{"a":1}`), "n" }, "no member"},
 	} {
@@ -96,7 +97,7 @@ func TestReleaseAMessage(t *testing.T) {
 	}
 
 	released, err := w.operator.Release(t.Context(), k, release)
-	if err != nil || released.PublishedAs != "published-1" || released.ReleasedBy != "Ines" || released.ReleasedAt.IsZero() {
+	if err != nil || released.PublishedAs != "published-1" || released.ReleasedBy != "Ines" || released.ReleasedAt == nil {
 		t.Fatalf("%+v, %v", released, err)
 	}
 	want := &pubsub.Message{
@@ -123,7 +124,7 @@ func TestReleaseAMessage(t *testing.T) {
 
 func TestReleaseEdited(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	m := w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":"1"}`)
 	w.deliver(m, settle.OutcomeQuarantined)
 	k := w.find(m.ID)
@@ -149,7 +150,7 @@ func TestReleaseEdited(t *testing.T) {
 
 func TestReleaseOfWhatIsNoMessage(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	m := w.message(withoutCurrency)
 	_, err := w.service.Deliver(t.Context(), settle.Delivery{Message: m, Refusal: &payout.Refusal{Reason: payout.ReasonUnsupportedEvent, Detail: "d"}})
 	if err != nil {
@@ -163,7 +164,7 @@ func TestReleaseOfWhatIsNoMessage(t *testing.T) {
 // was published. Releasing it again publishes a second copy: one settlement.
 func TestACrashBetweenPublishingAndMarking(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	k := w.find(w.quarantine(withoutCurrency).ID)
 	crashing := w.newOperator()
 	w.topic.after = crashing.Client.Close
@@ -190,7 +191,7 @@ func TestACrashBetweenPublishingAndMarking(t *testing.T) {
 // TestAnInterruptionAfterPublishingStillMarks: Ctrl-C is no crash.
 func TestAnInterruptionAfterPublishingStillMarks(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	k := w.find(w.quarantine(withoutCurrency).ID)
 	ctx, cancel := context.WithCancel(t.Context())
 	w.topic.after = cancel
@@ -202,7 +203,7 @@ func TestAnInterruptionAfterPublishingStillMarks(t *testing.T) {
 
 func TestReleaseByTwoAtOnceIsToldToBoth(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	k := w.find(w.quarantine(withoutCurrency).ID)
 	other := w.newOperator()
 	w.topic.after = func() {
@@ -224,7 +225,7 @@ func TestReleaseByTwoAtOnceIsToldToBoth(t *testing.T) {
 // would be refused again and those of other reasons, and goes on after a failure.
 func TestReleaseAll(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	const many = 130
 	for n := range many {
 		w.quarantine(fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, n))
@@ -240,7 +241,7 @@ func TestReleaseAll(t *testing.T) {
 		mu      sync.Mutex
 		refused []string
 	)
-	each := func(k ledger.Kept, r *ledger.Refused) {
+	each := func(k ledger.Message, r *transfer.Refused) {
 		mu.Lock()
 		defer mu.Unlock()
 		if r != nil {
@@ -278,7 +279,7 @@ func TestReleaseAll(t *testing.T) {
 // TestReleaseAllOfOneSettlement: what came first is settled, as it would have been.
 func TestReleaseAllOfOneSettlement(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	const many = 12
 	for n := range many {
 		w.quarantine(fmt.Sprintf(`{"settlement_id":"stl-1","account_id":"a","amount_cents":%d}`, n+1))
@@ -287,7 +288,7 @@ func TestReleaseAllOfOneSettlement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.operator.ReleaseAll(t.Context(), extent, ledger.Release{By: "Ines", DefaultCurrency: "USD"}, func(ledger.Kept, *ledger.Refused) {}); err != nil {
+	if _, err := w.operator.ReleaseAll(t.Context(), extent, ledger.Release{By: "Ines", DefaultCurrency: "USD"}, func(ledger.Message, *transfer.Refused) {}); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.deliverPublished(); got[0] != settle.OutcomeApplied || len(got) != many {
@@ -303,7 +304,7 @@ func TestReleaseAllOfOneSettlement(t *testing.T) {
 func TestReleaseAllPastWhatPubSubRefuses(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{status.Error(codes.InvalidArgument, "too many attributes"), pubsub.ErrOversizedMessage} {
-		w := newOperatorWorld(t)
+		w := newFixture(t)
 		for n := range 3 {
 			w.quarantine(fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, n))
 		}
@@ -318,7 +319,7 @@ func TestReleaseAllPastWhatPubSubRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		var refused []string
-		tally, err := w.operator.ReleaseAll(t.Context(), extent, ledger.Release{By: "Ines", DefaultCurrency: "USD"}, func(_ ledger.Kept, r *ledger.Refused) {
+		tally, err := w.operator.ReleaseAll(t.Context(), extent, ledger.Release{By: "Ines", DefaultCurrency: "USD"}, func(_ ledger.Message, r *transfer.Refused) {
 			if r != nil {
 				refused = append(refused, r.Error())
 			}

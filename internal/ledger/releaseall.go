@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -10,45 +9,42 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// releasePage is how many rows are listed at once. The oldest can be in any shard of
-// the index, so each page reads all of it.
+// releasePage is the number of rows of one query. The oldest message can be in any
+// shard of the index, so each query reads the whole index.
 const releasePage = 1000
 
-// openMessages is the table by the index of open messages. The emulator alone reads
-// the second hint: it cannot see by itself that nothing that is asked for is
-// filtered out.
-const openMessages = `quarantined_messages@{FORCE_INDEX=quarantined_messages_open, spanner_emulator.disable_query_null_filtered_index_check=true}`
+// openMessages are the open messages of a reason, by their index.
+var openMessages = `quarantined_messages` + index("quarantined_messages_open") + ` AS q WHERE q.open_shard IS NOT NULL AND q.reason = @reason`
 
-// Tally counts what a release of many did.
+// Tally counts the results of [Operator.ReleaseAll].
 type Tally struct {
-	// Released counts the messages that were published and marked; in a dry run those
-	// that would be.
+	// Released counts the messages that were published and marked, or would be in a
+	// dry run.
 	Released int `json:"released"`
-	// Defaulted counts those of them that have no currency of their own.
+	// Defaulted counts those of them without a currency of their own.
 	Defaulted int `json:"defaulted,omitzero"`
-	// Refused counts those that stay in quarantine.
+	// Refused counts the messages that stay in quarantine.
 	Refused int `json:"refused"`
 }
 
-// Extent is what a release of many is about: the messages that were open at one
-// moment. Those that come later, such as a released one that is refused again, are
-// not among them.
+// Extent is the scope of [Operator.ReleaseAll]: the messages that were open at one
+// moment. Later ones, such as a released message that is refused again, are not in it.
 type Extent struct {
 	Reason payout.Reason
 	// Until is that moment, by Spanner's clock.
 	Until time.Time
-	// Messages is how many there are.
+	// Messages is their number.
 	Messages int64
 }
 
-// Extent returns what there is to release for a reason.
+// Extent returns the open messages of a reason.
 func (o *Operator) Extent(ctx context.Context, reason payout.Reason) (Extent, error) {
 	e := Extent{Reason: reason}
 	err := o.Client.Single().Query(ctx, spanner.Statement{
-		SQL: `SELECT CURRENT_TIMESTAMP() AS until, COUNT(*) AS messages FROM ` + openMessages + `
-WHERE open_shard IS NOT NULL AND reason = @reason`,
+		SQL:    `SELECT CURRENT_TIMESTAMP() AS until, COUNT(*) AS messages FROM ` + openMessages,
 		Params: map[string]any{"reason": string(reason)},
 	}).Do(func(row *spanner.Row) error { return row.Columns(&e.Until, &e.Messages) })
 	if err != nil {
@@ -58,13 +54,13 @@ WHERE open_shard IS NOT NULL AND reason = @reason`,
 }
 
 // ReleaseAll releases every message of an extent, one after the other and the oldest
-// first: of two payouts with one settlement ID the first is settled. each is told of
-// every one, with the *[Refused] of those that stay. The first failure ends it; what
-// was released is, and another run goes on with the rest.
-func (o *Operator) ReleaseAll(ctx context.Context, e Extent, r Release, each func(Kept, *Refused)) (tally Tally, err error) {
-	err = o.open(ctx, e, func(k Kept) error {
-		released, err := o.Release(ctx, k, r)
-		refused, is := errors.AsType[*Refused](err)
+// first: of two payouts with one settlement ID the first is settled. It calls each
+// for every message, with the *[transfer.Refused] of those that stay. The first
+// failure ends it; released messages stay released, and another run continues.
+func (o *Operator) ReleaseAll(ctx context.Context, e Extent, r Release, each func(Message, *transfer.Refused)) (tally Tally, err error) {
+	err = o.eachOpen(ctx, e, func(m Message) error {
+		released, err := o.Release(ctx, m, r)
+		refused, is := errors.AsType[*transfer.Refused](err)
 		switch {
 		case is:
 			tally.Refused++
@@ -76,54 +72,35 @@ func (o *Operator) ReleaseAll(ctx context.Context, e Extent, r Release, each fun
 				tally.Defaulted++
 			}
 		}
-		each(k, refused)
+		each(m, refused)
 		return nil
 	})
 	return tally, err
 }
 
-// open lists the extent's messages, the oldest first, until one fails. It reads a
-// page at a time, without the messages' data.
-func (o *Operator) open(ctx context.Context, e Extent, each func(Kept) error) error {
-	after, key := time.Unix(0, 0), []byte{}
-	for more := true; more; {
-		page, err := o.openPage(ctx, e, after, key)
+// eachOpen calls each for the extent's messages, the oldest first, until it fails. It
+// reads a page at a time, without the messages' data.
+func (o *Operator) eachOpen(ctx context.Context, e Extent, each func(Message) error) error {
+	after, key := time.Unix(0, 0), ""
+	for {
+		page, err := o.queryMessages(ctx, openMessages+` AND q.quarantined_at <= @until
+  AND (q.quarantined_at > @after OR (q.quarantined_at = @after AND TO_HEX(q.message_key) > @key))
+ORDER BY q.quarantined_at, q.message_key LIMIT @page`,
+			map[string]any{"reason": string(e.Reason), "until": e.Until, "after": after, "key": key, "page": int64(releasePage)})
 		if err != nil {
-			return err
+			return fmt.Errorf("list messages in quarantine: %w", err)
 		}
-		for _, k := range page {
+		for _, m := range page {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := each(k); err != nil {
+			if err := each(m); err != nil {
 				return err
 			}
+			after, key = m.QuarantinedAt, m.Key
 		}
-		if more = len(page) == releasePage; more {
-			last := page[len(page)-1]
-			after = last.QuarantinedAt
-			if key, err = hex.DecodeString(last.Key); err != nil {
-				return fmt.Errorf("message key: %w", err)
-			}
+		if len(page) < releasePage {
+			return nil
 		}
 	}
-	return nil
-}
-
-func (o *Operator) openPage(ctx context.Context, e Extent, after time.Time, key []byte) (page []Kept, err error) {
-	err = o.Client.Single().Query(ctx, spanner.Statement{
-		SQL: `SELECT ` + keptColumns + ` FROM ` + openMessages + `
-WHERE open_shard IS NOT NULL AND reason = @reason AND quarantined_at <= @until
-  AND (quarantined_at > @after OR (quarantined_at = @after AND message_key > @key))
-ORDER BY quarantined_at, message_key LIMIT @page`,
-		Params: map[string]any{"reason": string(e.Reason), "until": e.Until, "after": after, "key": key, "page": releasePage},
-	}).Do(func(row *spanner.Row) error {
-		k, err := scanKept(row)
-		page = append(page, k)
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list messages in quarantine: %w", err)
-	}
-	return page, nil
 }

@@ -104,8 +104,7 @@ func (r Reader) Report(ctx context.Context, accountID string, from, to time.Time
 
 // sums runs one of the queries.
 func sums(ctx context.Context, tx *spanner.ReadOnlyTransaction, sql string, params map[string]any, each func(currency, state string, n int64, total *big.Int)) error {
-	rows := tx.QueryWithOptions(ctx, spanner.Statement{SQL: sql, Params: params}, spanner.QueryOptions{RequestTag: tag})
-	return forEach(rows, func(row *spanner.Row) error {
+	return tx.QueryWithOptions(ctx, spanner.Statement{SQL: sql, Params: params}, spanner.QueryOptions{RequestTag: tagRead}).Do(func(row *spanner.Row) error {
 		var (
 			currency, state string
 			n               int64

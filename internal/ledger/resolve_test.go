@@ -11,13 +11,13 @@ import (
 
 func TestResolveAConflict(t *testing.T) {
 	t.Parallel()
-	w := newOperatorWorld(t)
+	w := newFixture(t)
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`), settle.OutcomeApplied)
 	w.deliver(w.message(`{"settlement_id":"stl-2","account_id":"a","amount_cents":1}`), settle.OutcomeApplied)
 	first := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"a","amount_cents":2}`), settle.OutcomeConflict)
 	second := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
 	before := w.snapshot()
-	resolve := func(id, hash, by, note string) (ledger.ConflictChoice, error) {
+	resolve := func(id, hash, by, note string) (ledger.ConflictSummary, error) {
 		return w.operator.Resolve(t.Context(), ledger.Resolution{SettlementID: id, Hash: hash, By: by, Note: note})
 	}
 
@@ -42,11 +42,11 @@ func TestResolveAConflict(t *testing.T) {
 	}
 
 	closed, err := resolve("stl-1", string(first.PayloadHash), "ines", "the producer was mended")
-	if err != nil || closed.ResolvedBy != "ines" || closed.ResolvedAt.IsZero() || closed.PayloadHash != first.PayloadHash {
+	if err != nil || closed.ResolvedBy != "ines" || closed.ResolvedAt == nil || closed.PayloadHash != first.PayloadHash {
 		t.Fatalf("%+v, %v", closed, err)
 	}
 	again, err := resolve("stl-1", string(first.PayloadHash), "ines", "the producer was mended")
-	if err != nil || !again.ResolvedAt.Equal(closed.ResolvedAt) {
+	if err != nil || !again.ResolvedAt.Equal(*closed.ResolvedAt) {
 		t.Errorf("the same again: %+v, %v; want the first resolution", again, err)
 	}
 	_, err = resolve("stl-1", string(first.PayloadHash), "bert", "the producer was mended")

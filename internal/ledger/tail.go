@@ -2,85 +2,93 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/api/iterator"
+
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// Kinds of what happens.
+// Kinds of changes.
 const (
-	HappenedMovement    = "movement"
-	HappenedInstruction = "instruction"
-	HappenedReversal    = "reversal"
-	HappenedConflict    = "conflict"
-	HappenedResolved    = "resolved"
-	HappenedQuarantine  = "quarantine"
-	HappenedReleased    = "released"
+	KindMovement    = "movement"
+	KindInstruction = "instruction"
+	KindReversal    = "reversal"
+	KindConflict    = "conflict"
+	KindResolved    = "resolved"
+	KindQuarantine  = "quarantine"
+	KindReleased    = "released"
 )
 
-// Happening is something that was committed. What the kind does not have is nil.
-type Happening struct {
-	Kind string `json:"kind" spanner:"kind"`
-	// At is its commit timestamp.
-	At           time.Time `json:"at" spanner:"happened_at"`
-	SettlementID *string   `json:"settlement_id,omitzero" spanner:"settlement_id"`
-	// MessageID is that of a conflict's or a quarantined message.
-	MessageID *string `json:"message_id,omitzero" spanner:"message_id"`
-	AccountID *string `json:"account_id,omitzero" spanner:"account_id"`
-	// AmountCents is in minor units of Currency.
-	AmountCents *int64   `json:"amount_cents,omitzero" spanner:"amount_cents"`
-	Currency    *string  `json:"currency,omitzero" spanner:"currency"`
-	Version     *int64   `json:"version,omitzero" spanner:"version"`
-	From        *string  `json:"from_state,omitzero" spanner:"from_state"`
-	To          *string  `json:"to_state,omitzero" spanner:"to_state"`
-	Cause       *string  `json:"cause,omitzero" spanner:"cause"`
-	HTTPStatus  *int64   `json:"http_status,omitzero" spanner:"http_status"`
-	Reason      *string  `json:"reason,omitzero" spanner:"reason"` // of a quarantine or a reversal
-	Fields      []string `json:"fields,omitempty" spanner:"fields"`
-	Deliveries  *int64   `json:"deliveries,omitzero" spanner:"deliveries"`
-	Detail      *string  `json:"detail,omitzero" spanner:"detail"`
-	By          *string  `json:"by,omitzero" spanner:"done_by"`
+// Change is one committed change, with the columns that its kind reads.
+type Change struct {
+	Entry
+
+	Kind string
+	// At is the commit timestamp.
+	At time.Time
 }
 
-// The queries of a poll, in the order in which things of the same commit are told.
-// Each compares a commit timestamp with a value, so that Spanner can leave out
-// what is older.
-var happenings = []string{
-	`SELECT 'movement' AS kind, m.recorded_at AS happened_at, m.settlement_id, m.account_id, m.amount_cents, m.currency
-FROM ledger_movements AS m
-WHERE m.recorded_at > @after ORDER BY happened_at, m.settlement_key`,
-	`SELECT 'instruction' AS kind, e.recorded_at AS happened_at, e.settlement_id, e.version, e.from_state, e.to_state, e.cause, e.http_status, e.detail
-FROM bank_instruction_events AS e
-WHERE e.recorded_at > @after ORDER BY happened_at, e.settlement_key, e.version`,
-	`SELECT 'reversal' AS kind, v.recorded_at AS happened_at, v.settlement_id, m.account_id, v.amount_cents, m.currency, v.reason
-FROM ledger_reversals AS v
-JOIN ledger_movements AS m ON m.settlement_key = v.settlement_key
-WHERE v.recorded_at > @after ORDER BY happened_at, v.settlement_key`,
-	`SELECT 'conflict' AS kind, c.last_seen_at AS happened_at, c.settlement_id, c.message_id, c.fields, c.deliveries
-FROM settlement_conflicts AS c
-WHERE c.last_seen_at > @after ORDER BY happened_at, c.settlement_key, c.payload_hash`,
-	`SELECT 'resolved' AS kind, c.resolved_at AS happened_at, c.settlement_id, c.message_id, c.fields, c.note AS detail, c.resolved_by AS done_by
-FROM settlement_conflicts AS c
-WHERE c.resolved_at > @after ORDER BY happened_at, c.settlement_key, c.payload_hash`,
-	`SELECT 'quarantine' AS kind, q.quarantined_at AS happened_at, q.message_id, q.reason, q.deliveries, q.detail
-FROM quarantined_messages AS q
-WHERE q.quarantined_at > @after ORDER BY happened_at, q.message_key`,
-	`SELECT 'released' AS kind, q.released_at AS happened_at, q.message_id, q.reason, q.note AS detail, q.released_by AS done_by
-FROM quarantined_messages AS q
-WHERE q.released_at > @after ORDER BY happened_at, q.message_key`,
+// MarshalJSONTo implements json.MarshalerTo. NULL columns are left out.
+func (c Change) MarshalJSONTo(enc *jsontext.Encoder) error {
+	rest := objectOf(c.fields(&c.Entry)[1:])
+	rest = slices.DeleteFunc(rest, func(m member) bool { return m.value == nil })
+	return append(object{{"kind", c.Kind}, {"at", c.At}}, rest...).MarshalJSONTo(enc)
 }
 
-// Follow tells each of what is committed after since, in the order of the commits,
-// until ctx is done, which is not an error, or tell fails. It polls, and calls wait
-// between two polls; an error of wait is returned unless ctx is done.
+// The queries of a poll. Changes of one commit come in this order. Each query
+// compares a commit timestamp with a value, so that Spanner can skip older storage.
+var changes = []struct {
+	kind, from, time, order string
+	fields                  fields
+}{
+	{KindMovement, `ledger_movements AS m`, `m.recorded_at`, `m.settlement_key`, func(e *Entry) []spannerstore.Field {
+		return movement(e, "recorded_at", "settlement_id", "account_id", "amount_cents", "currency")
+	}},
+	{KindInstruction, `bank_instruction_events AS e`, `e.recorded_at`, `e.settlement_key, e.version`, func(e *Entry) []spannerstore.Field {
+		return event(e, "recorded_at", "settlement_id", "version", "from_state", "to_state", "cause", "http_status", "detail")
+	}},
+	{
+		KindReversal, `ledger_reversals AS v JOIN ledger_movements AS m ON m.settlement_key = v.settlement_key`, `v.recorded_at`, `v.settlement_key`,
+		func(e *Entry) []spannerstore.Field {
+			return slices.Concat(reversal(e, "recorded_at", "settlement_id"), movement(e, "account_id"),
+				reversal(e, "amount_cents"), movement(e, "currency"), reversal(e, "reason"))
+		},
+	},
+	{KindConflict, `settlement_conflicts AS c`, `c.last_seen_at`, `c.settlement_key, c.payload_hash`, func(e *Entry) []spannerstore.Field {
+		return conflict(e, "last_seen_at", "settlement_id", "message_id", "fields", "deliveries")
+	}},
+	{KindResolved, `settlement_conflicts AS c`, `c.resolved_at`, `c.settlement_key, c.payload_hash`, func(e *Entry) []spannerstore.Field {
+		return renamed(conflict(e, "resolved_at", "settlement_id", "message_id", "fields", "note", "resolved_by"))
+	}},
+	{KindQuarantine, `quarantined_messages AS q`, `q.quarantined_at`, `q.message_key`, func(e *Entry) []spannerstore.Field {
+		return quarantined(e, "quarantined_at", "message_id", "reason", "deliveries", "detail")
+	}},
+	{KindReleased, `quarantined_messages AS q`, `q.released_at`, `q.message_key`, func(e *Entry) []spannerstore.Field {
+		return renamed(quarantined(e, "released_at", "message_id", "reason", "note", "released_by"))
+	}},
+}
+
+// renamed gives the last two columns the names that they have in JSON.
+func renamed(columns []spannerstore.Field) []spannerstore.Field {
+	columns[len(columns)-2].Name, columns[len(columns)-1].Name = "detail", "by"
+	return columns
+}
+
+// Follow calls tell for each change that was committed after since, in the order of
+// the commits, until ctx is done, which is not an error, or tell fails. It polls, and
+// calls wait between two polls; an error of wait is returned unless ctx is done.
 //
-// Nothing is missed and nothing is told twice. A poll reads at one timestamp: it
-// sees every commit up to that and, since commits get later timestamps than reads
-// that have been answered, none that is made after. The next poll begins behind it.
-// A row that is changed twice between two polls, such as a conflict that is
-// delivered again and again, is told once, as it is then.
-func (r Reader) Follow(ctx context.Context, since time.Time, wait func(context.Context) error, tell func(Happening) error) error {
+// It misses nothing and repeats nothing. A poll reads at one timestamp and sees all
+// commits up to it. Later commits have later timestamps, and the next poll begins
+// there. A row that changes twice between two polls, such as a conflict under a
+// storm of redeliveries, is told once, in its latest form.
+func (r Reader) Follow(ctx context.Context, since time.Time, wait func(context.Context) error, tell func(Change) error) error {
 	for ctx.Err() == nil {
 		upTo, err := r.poll(ctx, since, tell)
 		if err == nil {
@@ -88,35 +96,36 @@ func (r Reader) Follow(ctx context.Context, since time.Time, wait func(context.C
 			err = wait(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("follow what is committed: %w", err)
+			return fmt.Errorf("follow commits: %w", err)
 		}
 	}
 	return nil
 }
 
-// Now is the timestamp of a strong read: everything that is committed has an earlier
-// one, or the same.
+// Now returns the timestamp of a strong read. No earlier commit has a later one.
 func (r Reader) Now(ctx context.Context) (time.Time, error) {
 	tx := r.Client.ReadOnlyTransaction()
 	defer tx.Close()
-	if err := forEach(tx.Query(ctx, spanner.Statement{SQL: "SELECT 1"}), func(*spanner.Row) error { return nil }); err != nil {
+	if err := tx.Query(ctx, spanner.NewStatement("SELECT 1")).Do(func(*spanner.Row) error { return nil }); err != nil {
 		return time.Time{}, err
 	}
 	return tx.Timestamp()
 }
 
-// poll tells what was committed after since, up to the timestamp that it returns.
-func (r Reader) poll(ctx context.Context, since time.Time, tell func(Happening) error) (upTo time.Time, err error) {
+// poll tells the changes after since, up to the timestamp that it returns.
+func (r Reader) poll(ctx context.Context, since time.Time, tell func(Change) error) (upTo time.Time, err error) {
 	tx := r.Client.ReadOnlyTransaction()
 	defer tx.Close()
-	streams := make([]*happeningStream, 0, len(happenings))
+	streams := make([]*changeStream, 0, len(changes))
 	defer func() {
 		for _, s := range streams {
 			s.rows.Stop()
 		}
 	}()
-	for _, sql := range happenings {
-		s := &happeningStream{rows: tx.QueryWithOptions(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"after": since}}, spanner.QueryOptions{RequestTag: tag})}
+	for _, c := range changes {
+		sql := "SELECT " + spannerstore.Select(c.fields(new(Entry))) + " FROM " + c.from + " WHERE " + c.time + " > @after ORDER BY " + c.time + ", " + c.order
+		statement := spanner.Statement{SQL: sql, Params: map[string]any{"after": since}}
+		s := &changeStream{kind: c.kind, fields: c.fields, rows: tx.QueryWithOptions(ctx, statement, spanner.QueryOptions{RequestTag: tagRead})}
 		streams = append(streams, s)
 		if err := s.advance(); err != nil {
 			return time.Time{}, err
@@ -139,25 +148,32 @@ func (r Reader) poll(ctx context.Context, since time.Time, tell func(Happening) 
 	}
 }
 
-// happeningStream is one query of a poll, with the row that comes next.
-type happeningStream struct {
-	rows *spanner.RowIterator
-	next *Happening // nil: there is no more
+// changeStream is one query of a poll, with its next row.
+type changeStream struct {
+	kind   string
+	fields fields
+	rows   *spanner.RowIterator
+	next   *Change // nil: the stream has ended
 }
 
-func (s *happeningStream) advance() error {
+func (s *changeStream) advance() error {
 	s.next = nil
-	row, err := nextRow(s.rows)
-	if row == nil || err != nil {
+	row, err := s.rows.Next()
+	if errors.Is(err, iterator.Done) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	s.next = new(Happening)
-	return row.ToStruct(s.next)
+	s.next = &Change{Kind: s.kind, Entry: Entry{fields: s.fields}}
+	err = s.next.scan(row)
+	s.next.At = s.next.at
+	return err
 }
 
 // earliest returns the stream whose next row is the earliest, of several the first;
 // nil: all have ended.
-func earliest(streams []*happeningStream) (first *happeningStream) {
+func earliest(streams []*changeStream) (first *changeStream) {
 	for _, s := range streams {
 		if s.next != nil && (first == nil || s.next.At.Before(first.next.At)) {
 			first = s

@@ -44,8 +44,8 @@ type ReceiptRow struct {
 func receiptFields(r *ReceiptRow) []Field {
 	return []Field{
 		column("settlement_id", &r.SettlementID),
-		column("payload_hash", (*string)(&r.PayloadHash)),
 		column("result_status", &r.ResultStatus),
+		column("payload_hash", (*string)(&r.PayloadHash)),
 		column("delivery_id", &r.DeliveryID),
 		column("message_id", &r.MessageID),
 		column("publish_time", &r.PublishTime),
@@ -84,13 +84,12 @@ type InstructionRow struct {
 func instructionFields(in *InstructionRow) []Field {
 	return []Field{
 		column("settlement_id", &in.SettlementID),
-		column("idempotency_key", &in.IdempotencyKey),
-		column("request_body", &in.Body),
 		column("state", (*string)(&in.State)),
 		column("version", &in.Version),
+		column("idempotency_key", &in.IdempotencyKey),
+		column("request_body", &in.Body),
 		nullable("lease_owner", &in.Owner),
 		nullable("lease_until", &in.LeaseUntil),
-		column("created_at", &in.CreatedAt),
 		column("sends", &in.Sends),
 		column("send_deferred", &in.SendDeferred),
 		nullable("first_sent_at", &in.FirstSentAt),
@@ -103,6 +102,7 @@ func instructionFields(in *InstructionRow) []Field {
 		nullable("bank_status", &in.BankStatus),
 		column("checks", &in.Checks),
 		nullable("next_check_at", &in.NextCheckAt),
+		column("created_at", &in.CreatedAt),
 		column("uncertain_since", &in.UncertainSince),
 	}
 }

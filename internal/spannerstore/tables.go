@@ -46,9 +46,9 @@ type Field struct {
 	// Name is the column's name.
 	Name string
 
-	alias    string // of the table, in a query
-	to       any
-	nullable bool // the zero value is stored as NULL
+	expression string // in a query
+	to         any
+	nullable   bool // the zero value is stored as NULL
 }
 
 // Value returns a pointer to the field's value, or the value itself where it is
@@ -69,6 +69,9 @@ func (f Field) Value() any {
 			return nil
 		}
 	case **time.Time:
+		if *to == nil {
+			return nil
+		}
 		return *to
 	case *[]byte:
 		return *to
@@ -123,20 +126,29 @@ func scanFrom(row *spanner.Row, first int, fields []Field) error {
 func Select(fields []Field) string {
 	list := make([]string, len(fields))
 	for i, f := range fields {
-		list[i] = f.alias + "." + f.Name
+		list[i] = f.expression
 	}
 	return strings.Join(list, ", ")
 }
 
-// As returns the named columns of row, in that order, for a query that gives the
-// table an alias. It panics for a column that the table lacks.
+// As returns the fields that [Table.Fields] returns, for a query that gives the table
+// an alias.
 func (t Table[T]) As(alias string, row *T, names ...string) []Field {
 	fields := t.pick(row, names)
-	for i := range fields {
-		fields[i].alias = alias
+	for i, f := range fields {
+		fields[i].expression = alias + "." + f.Name
 	}
 	return fields
 }
+
+// Computed returns a field that a query computes by an expression.
+func Computed(name, expression string, to any) Field {
+	return Field{Name: name, expression: expression, to: to}
+}
+
+// Fields returns the named columns of row, in that order; without names, all. It
+// panics for a column that the table lacks.
+func (t Table[T]) Fields(row *T, names ...string) []Field { return t.pick(row, names) }
 
 // Optional returns the fields of a table that an outer join adds: all can be NULL.
 func Optional(fields []Field) []Field {

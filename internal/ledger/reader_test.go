@@ -14,6 +14,7 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -69,7 +70,7 @@ func (w *world) apply(rows ...*spanner.Mutation) time.Time {
 }
 
 // ids collects a list.
-func ids[E any](t *testing.T, found iter.Seq2[E, error], id func(E) string) []string {
+func ids(t *testing.T, found iter.Seq2[Entry, error], id func(Entry) string) []string {
 	t.Helper()
 	all := []string{}
 	for e, err := range found {
@@ -81,8 +82,10 @@ func ids[E any](t *testing.T, found iter.Seq2[E, error], id func(E) string) []st
 	return all
 }
 
-func conflictID(e ConflictEntry) string { return e.SettlementID + " " + strings.Join(e.Fields, ",") }
-func movementID(e MovementEntry) string { return e.SettlementID }
+func conflictID(e Entry) string {
+	return e.Conflict.SettlementID + " " + strings.Join(e.Conflict.Fields, ",")
+}
+func movementID(e Entry) string { return e.Movement.SettlementID }
 
 // TestAListIsInOrderOverItsPages lists with pages of two rows what lies in many
 // shards, many of it committed at the same moment.
@@ -108,8 +111,8 @@ func TestAListIsInOrderOverItsPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at = append(at, e.LastSeenAt)
-			seen[e.SettlementID+e.PayloadHash]++
+			at = append(at, e.Conflict.LastSeenAt)
+			seen[e.Conflict.SettlementID+string(e.Conflict.PayloadHash)]++
 		}
 		if len(at) != 79 || len(seen) != 79 {
 			t.Errorf("pages of %d: %d entries, %d of them different; want 79", page, len(at), len(seen))
@@ -211,7 +214,7 @@ func TestALedgerThatWasChangedByHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Movement.Intact || s.Next[0].By != ByPerson || s.Next[0].Command != "settlectl verify" {
+	if s.Intact || s.Next[0].By != ByPerson || s.Next[0].Command != "settlectl verify" {
 		t.Errorf("movement %+v, next %+v", s.Movement, s.Next)
 	}
 	if len(s.Conflicts) != 1 || s.Conflicts[0].Fault == "" || s.Conflicts[0].Members[2].Message != nil {
@@ -253,21 +256,24 @@ func TestWhatComesNext(t *testing.T) {
 		last string // what was seen last
 		want string
 	}{
-		{"never sent", transfer.Instruction{State: transfer.StateUncertain, NextCheckAt: due}, "", "the transfer is sent to the bank"},
-		{"sent", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due}, "", "the bank is asked again what became of the transfer"},
-		{"not found too early", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due}, "not_found", "the bank is asked again what became of the transfer; not found came too early to count: the send could still arrive, or not be shown yet"},
-		{"not found once", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due, NotFoundSince: now}, "not_found", "the bank is asked again what became of the transfer"},
-		{"nothing learnt", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due}, "unknown; HTTP status 500", "the bank is asked again what became of the transfer"},
-		{"a step is at work", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due, LeaseUntil: due}, "", "a step is at work; if it dies, the bank is asked again what became of the transfer"},
-		{"a step died", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: now, LeaseUntil: now}, "", "the bank is asked again what became of the transfer"},
+		{"never sent", transfer.Instruction{State: transfer.StateUncertain, NextCheckAt: due}, "", "send the transfer to the bank"},
+		{"sent", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due}, "", "ask the bank again for the transfer's status"},
+		{"not found too early", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due}, "not_found", "ask the bank again for the transfer's status; its not-found came too early to count: the send could still arrive, or not be visible yet"},
+		{"not found once", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due, NotFoundSince: now}, "not_found", "ask the bank again for the transfer's status"},
+		{"nothing learnt", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due}, "unknown; HTTP status 500", "ask the bank again for the transfer's status"},
+		{"a step is at work", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: due, LeaseUntil: due}, "", "a step is running; if it crashes: ask the bank again for the transfer's status"},
+		{"a step died", transfer.Instruction{State: transfer.StateUncertain, Sends: 1, NextCheckAt: now, LeaseUntil: now}, "", "ask the bank again for the transfer's status"},
 		{"final and no longer watched", transfer.Instruction{State: transfer.StateConfirmed, FinalAt: now}, "", ""},
 		{"returned", transfer.Instruction{State: transfer.StateReturned}, "", ""},
 	} {
-		s := Settlement{Movement: Movement{SettlementID: "a", Intact: true}, ReadAt: now, Events: []Event{{Cause: transfer.CauseCreated}, {Cause: transfer.CauseStatus, Detail: &tt.last}}}
-		got := next(s, &tt.in)
-		want := Next{By: ByReconciler, What: tt.want, At: &tt.in.NextCheckAt}
+		s := Settlement{
+			Movement: settle.Movement{SettlementID: "a"}, Intact: true, Instruction: &tt.in, ReadAt: now,
+			Events: []spannerstore.EventRow{{Event: transfer.Event{Cause: transfer.CauseCreated}}, {Event: transfer.Event{Cause: transfer.CauseStatus, Detail: tt.last}}},
+		}
+		got := s.next()
+		want := Next{By: ByReconciler, Text: tt.want, At: &tt.in.NextCheckAt}
 		if tt.want == "" {
-			want = Next{By: ByNobody, What: "nothing: final"}
+			want = Next{By: ByNobody, Text: "nothing: final"}
 		}
 		if diff := cmp.Diff([]Next{want}, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
@@ -304,9 +310,10 @@ func TestFollowMissesAndDoublesNothing(t *testing.T) {
 		return nil
 	}
 	var told []string
-	err = w.Follow(ctx, since, wait, func(h Happening) error {
-		told = append(told, h.Kind+" "+*h.SettlementID)
-		switch *h.SettlementID {
+	err = w.Follow(ctx, since, wait, func(c Change) error {
+		id := c.Movement.SettlementID + c.Conflict.SettlementID
+		told = append(told, c.Kind+" "+id)
+		switch id {
 		case "one":
 			book("meanwhile")
 		case "three":
@@ -325,7 +332,7 @@ func TestFollowEndsWithTheErrorOfWhoIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.settle(`{"settlement_id":"a","account_id":"x","amount_cents":1,"currency":"EUR"}`)
 	full := errors.New("no space left")
-	err := w.Follow(t.Context(), time.Unix(0, 0), func(context.Context) error { return nil }, func(Happening) error { return full })
+	err := w.Follow(t.Context(), time.Unix(0, 0), func(context.Context) error { return nil }, func(Change) error { return full })
 	if !errors.Is(err, full) {
 		t.Errorf("error %v", err)
 	}
@@ -370,30 +377,29 @@ func TestAReportIsExact(t *testing.T) {
 	}
 }
 
-func TestMajor(t *testing.T) {
+func TestAmountInMajorUnits(t *testing.T) {
 	t.Parallel()
 	huge, _ := new(big.Int).SetString("123456789012345678901234567890", 10)
 	for _, tt := range []struct {
 		minor *big.Int
 		code  string
-		want  string
-		known bool
+		want  string // empty: the exponent is unknown
 	}{
-		{nil, "EUR", "0.00", true},
-		{big.NewInt(0), "JPY", "0", true},
-		{big.NewInt(1), "EUR", "0.01", true},
-		{big.NewInt(-1), "EUR", "-0.01", true},
-		{big.NewInt(99), "EUR", "0.99", true},
-		{big.NewInt(100), "EUR", "1.00", true},
-		{big.NewInt(-12345), "BHD", "-12.345", true},
-		{big.NewInt(5), "BHD", "0.005", true},
-		{big.NewInt(12345), "JPY", "12345", true},
-		{big.NewInt(12345), "CLF", "1.2345", true},
-		{huge, "USD", "1234567890123456789012345678.90", true},
-		{big.NewInt(12345), "ZZZ", "12345", false},
+		{nil, "EUR", "0.00"},
+		{big.NewInt(0), "JPY", "0"},
+		{big.NewInt(1), "EUR", "0.01"},
+		{big.NewInt(-1), "EUR", "-0.01"},
+		{big.NewInt(99), "EUR", "0.99"},
+		{big.NewInt(100), "EUR", "1.00"},
+		{big.NewInt(-12345), "BHD", "-12.345"},
+		{big.NewInt(5), "BHD", "0.005"},
+		{big.NewInt(12345), "JPY", "12345"},
+		{big.NewInt(12345), "CLF", "1.2345"},
+		{huge, "USD", "1234567890123456789012345678.90"},
+		{big.NewInt(12345), "ZZZ", ""},
 	} {
-		if got, known := Major(tt.minor, tt.code); got != tt.want || known != tt.known {
-			t.Errorf("Major(%v, %s) = %s, %t; want %s, %t", tt.minor, tt.code, got, known, tt.want, tt.known)
+		if got := NewAmount(tt.minor, tt.code).Major; got != tt.want {
+			t.Errorf("%v %s is %q, want %q", tt.minor, tt.code, got, tt.want)
 		}
 	}
 	if got := Cents(12345, "ZZZ").String(); got != "12345 minor units of ZZZ" {

@@ -21,17 +21,17 @@ import (
 func TestRangesTileTheSpace(t *testing.T) {
 	t.Parallel()
 	first, last := make([]byte, sha256.Size), bytes.Repeat([]byte{0xff}, sha256.Size)
-	if place(first) != 0 || place(last) != space-1 || point(space) != nil || after(last) != nil {
-		t.Errorf("the space is from %d to %d, then %x and %x", place(first), place(last), point(space), after(last))
+	if position(first) != 0 || position(last) != space-1 || firstKey(space) != nil || successor(last) != nil {
+		t.Errorf("the space is from %d to %d, then %x and %x", position(first), position(last), firstKey(space), successor(last))
 	}
-	if got := keys(point(0), nil); got.Kind != spanner.ClosedClosed || !slices.Equal(got.End[0].([]byte), last) {
+	if got := keyRange(firstKey(0), nil); got.Kind != spanner.ClosedClosed || !slices.Equal(got.End[0].([]byte), last) {
 		t.Errorf("the last range is %+v", got)
 	}
 	key := sha256.Sum256([]byte("stl-8472"))
-	if at := place(key[:]); bytes.Compare(point(at), key[:]) > 0 || bytes.Compare(point(at+1), key[:]) <= 0 {
-		t.Errorf("key %x is not between %x and %x", key, point(at), point(at+1))
+	if at := position(key[:]); bytes.Compare(firstKey(at), key[:]) > 0 || bytes.Compare(firstKey(at+1), key[:]) <= 0 {
+		t.Errorf("key %x is not between %x and %x", key, firstKey(at), firstKey(at+1))
 	}
-	if next := after([]byte{1, 2, 0xff, 0xff}); !slices.Equal(next, []byte{1, 3, 0, 0}) {
+	if next := successor([]byte{1, 2, 0xff, 0xff}); !slices.Equal(next, []byte{1, 3, 0, 0}) {
 		t.Errorf("after 0102ffff comes %x", next)
 	}
 }
@@ -40,10 +40,10 @@ func TestRowUnderAStrangeKey(t *testing.T) {
 	t.Parallel()
 	p := &page{settlements: map[string]*settlement{}}
 	right := sha256.Sum256([]byte("stl-1"))
-	if found := p.of(right[:], "stl-1").columns(); len(found) != 0 {
+	if found := p.of(right[:], "stl-1").columnViolations(); len(found) != 0 {
 		t.Errorf("the right key: %v", found)
 	}
-	if found := p.of([]byte("another"), "stl-1").columns(); len(found) != 1 || found[0].Rule != RuleKey || found[0].SettlementID != "stl-1" {
+	if found := p.of([]byte("another"), "stl-1").columnViolations(); len(found) != 1 || found[0].Rule != RuleKey || found[0].SettlementID != "stl-1" {
 		t.Errorf("another key: %v", found)
 	}
 }
@@ -92,19 +92,19 @@ func TestWhatTheBankSays(t *testing.T) {
 		{uncertain, transfer.StatusNotFound, pending, pending},
 		{uncertain, transfer.StatusConfirmed, pending, violation},
 		{uncertain, transfer.StatusManual, violation, violation},
-		{accepted, transfer.StatusPending, agrees, agrees},
+		{accepted, transfer.StatusPending, same, same},
 		{accepted, transfer.StatusConfirmed, pending, violation},
 		{accepted, transfer.StatusManual, violation, violation},
-		{confirmed, transfer.StatusConfirmed, agrees, agrees},
+		{confirmed, transfer.StatusConfirmed, same, same},
 		{confirmed, transfer.StatusNotFound, pending, pending},
 		{confirmed, transfer.StatusReturned, pending, violation},
 		{confirmed, transfer.StatusRejected, violation, violation},
 		{confirmed, transfer.StatusManual, violation, violation},
-		{rejected, transfer.StatusRejected, agrees, agrees},
-		{rejected, transfer.StatusNotFound, agrees, agrees},
+		{rejected, transfer.StatusRejected, same, same},
+		{rejected, transfer.StatusNotFound, same, same},
 		{rejected, transfer.StatusConfirmed, violation, violation},
 		{rejected, transfer.StatusPending, pending, pending},
-		{returned, transfer.StatusReturned, agrees, agrees},
+		{returned, transfer.StatusReturned, same, same},
 		{returned, transfer.StatusConfirmed, violation, violation},
 		{returned, transfer.StatusNotFound, pending, pending},
 		{manual, transfer.StatusConfirmed, pending, pending},
@@ -113,7 +113,7 @@ func TestWhatTheBankSays(t *testing.T) {
 		for next, want := range map[time.Time]verdict{now: tt.watched, {}: tt.left} {
 			in.NextCheckAt = next
 			got, why := b.judge(in, transfer.Statuses{Current: transfer.StatusResult{Reading: tt.says}}, transfer.Interval{Began: now, Ended: now})
-			if got != want || (why == "") != (got == agrees) {
+			if got != want || (why == "") != (got == same) {
 				t.Errorf("%s, the bank says %s, looked at next %v: %d %q, want %d", tt.state, tt.says, next, got, why, want)
 			}
 		}
@@ -132,7 +132,7 @@ func TestABankThatDoesNotAnswerAboutAnOldKey(t *testing.T) {
 		Bank:  &Bank{Status: func(context.Context, transfer.Instruction) transfer.Statuses { return said }, Limiter: limiter, Now: time.Now},
 	}}
 	in := transfer.Instruction{State: transfer.StateConfirmed, Superseded: make([]transfer.SupersededKey, 2)}
-	if err := v.compare(t.Context(), in); err != nil || v.sum.Asked != 1 || v.sum.Unanswered != 1 || len(found) != 0 {
+	if err := v.askBank(t.Context(), in); err != nil || v.sum.Asked != 1 || v.sum.Unanswered != 1 || len(found) != 0 {
 		t.Errorf("%v, asked %d, unanswered %d; want one unanswered", err, v.sum.Asked, v.sum.Unanswered)
 	}
 	if limiter.Allow() {
@@ -141,7 +141,7 @@ func TestABankThatDoesNotAnswerAboutAnOldKey(t *testing.T) {
 	v.options.Bank.Limiter = rate.NewLimiter(rate.Inf, 1)
 	said.Superseded[0].Reading = transfer.StatusConfirmed
 	v.sum.Violations = map[Rule]int64{}
-	if err := v.compare(t.Context(), in); err != nil || v.sum.Unanswered != 2 || v.sum.Violations[RuleBank] != 1 || len(found) != 1 {
+	if err := v.askBank(t.Context(), in); err != nil || v.sum.Unanswered != 2 || v.sum.Violations[RuleBank] != 1 || len(found) != 1 {
 		t.Errorf("another old key is executed: %v, %+v", err, v.sum)
 	}
 }
@@ -162,12 +162,12 @@ func TestBankThatDoesNotAnswer(t *testing.T) {
 	v.sum.Violations, v.sum.Pending = map[Rule]int64{}, map[Rule]int64{}
 	in := transfer.Instruction{State: transfer.StateManual}
 	for i := 1; i < maxUnanswered; i++ {
-		if err := v.compare(t.Context(), in); err != nil {
+		if err := v.askBank(t.Context(), in); err != nil {
 			t.Fatalf("question %d: %v", i, err)
 		}
 	}
 	says = transfer.StatusConfirmed
-	if err := v.compare(t.Context(), in); err != nil || v.sum.Pending[RuleBank] != 1 {
+	if err := v.askBank(t.Context(), in); err != nil || v.sum.Pending[RuleBank] != 1 {
 		t.Fatalf("answered: %v, %+v", err, v.sum)
 	}
 	says = transfer.StatusUnknown
@@ -176,14 +176,14 @@ func TestBankThatDoesNotAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatalf("before the last question: %v", err)
 		}
-		err = v.compare(t.Context(), in)
+		err = v.askBank(t.Context(), in)
 	}
 	if err == nil || v.sum.Unanswered != 2*maxUnanswered-1 {
 		t.Errorf("%v after %d unanswered questions", err, v.sum.Unanswered)
 	}
 	v.options.Bank.Limiter = rate.NewLimiter(1, 0) // which lets nobody ask
 	asked := v.sum.Asked
-	if err := v.compare(t.Context(), in); err == nil || v.sum.Asked != asked {
+	if err := v.askBank(t.Context(), in); err == nil || v.sum.Asked != asked {
 		t.Errorf("%v, and asked %d times in spite of the limit", err, v.sum.Asked-asked)
 	}
 }

@@ -44,7 +44,7 @@ func TestEveryOpenMessageIsListedOnce(t *testing.T) {
 		t.Fatalf("%+v, %v", extent, err)
 	}
 	seen := map[string]int{}
-	if err := o.open(t.Context(), extent, func(k Kept) error { seen[k.Key]++; return nil }); err != nil {
+	if err := o.eachOpen(t.Context(), extent, func(m Message) error { seen[m.Key]++; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for key, times := range seen {

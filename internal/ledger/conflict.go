@@ -8,30 +8,29 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// Member is one member of two payouts, side by side. Nil means that the message
-// has no such member.
+// Member is one member of two payouts, side by side. Nil: the message lacks it.
 type Member struct {
 	Name    string  `json:"name"`
 	Settled *string `json:"settled"`
 	Message *string `json:"message"`
-	// Differs says that the conflict is, among others, about this member.
+	// Differs says that the conflict names this member.
 	Differs bool `json:"differs"`
 }
 
-// noCurrency is ISO 4217's code for no currency. A message without a currency cannot
-// be decoded without a default; what it then has is not shown.
+// noCurrency is ISO 4217's code for no currency. Decoding a message without one needs
+// a default, which is not shown.
 const noCurrency = "XXX"
 
-// compare puts the kept message beside the payout that was settled.
+// compare fills in Members and Fault.
 func (c *Conflict) compare(m settle.Movement) {
 	settled, _ := m.Payout()
 	message, err := payout.Decode(c.Payload, noCurrency)
 	if err != nil {
 		c.Fault = err.Error()
 	}
-	ours, theirs := members(settled), members(message)
-	for i, member := range ours {
-		one := Member{Name: member.name, Settled: member.value, Differs: slices.Contains(c.Fields, member.name)}
+	theirs := payoutMembers(message)
+	for i, ours := range payoutMembers(settled) {
+		one := Member{Name: ours.name, Settled: ours.value, Differs: slices.Contains(c.Fields, ours.name)}
 		if err == nil {
 			one.Message = theirs[i].value
 		}
@@ -39,14 +38,14 @@ func (c *Conflict) compare(m settle.Movement) {
 	}
 }
 
-type namedValue struct {
+type payoutMember struct {
 	name  string
 	value *string // nil: absent
 }
 
-// members are the business members of a payout, in the order of the payout
-// message's table.
-func members(p payout.Payout) []namedValue {
+// payoutMembers returns a payout's business members, in the order of the message's
+// documentation.
+func payoutMembers(p payout.Payout) []payoutMember {
 	present := func(value string) *string {
 		if value == "" {
 			return nil
@@ -57,7 +56,7 @@ func members(p payout.Payout) []namedValue {
 	if p.CurrencyDefaulted {
 		currency = nil
 	}
-	return []namedValue{
+	return []payoutMember{
 		{"settlement_id", present(p.SettlementID)},
 		{"account_id", present(p.AccountID)},
 		{"amount_cents", &amount},
