@@ -4,8 +4,14 @@ package payout
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -82,6 +88,139 @@ func (p Payout) Message() ([]byte, error) {
 	return message, nil
 }
 
+// Decode reads payout message version 1. defaultCurrency is the currency of a
+// message that has none; when it is empty such a message is refused.
+//
+// A refused message gives a *[Refusal] as the error; there is no other error. Decode
+// does not keep data. It reads an accepted message in one pass; the JSON library
+// refuses duplicate members, invalid UTF-8 and deep nesting on the way.
+func Decode(data []byte, defaultCurrency string) (Payout, error) {
+	refuse := func() (Payout, error) { return Payout{}, explain(data, defaultCurrency) }
+	if len(data) > MaxMessageBytes {
+		return refuse()
+	}
+	r, _ := readers.Get().(*reader)
+	r.input = *bytes.NewBuffer(data)
+	r.json.Reset(&r.input)
+	defer func() {
+		r.input = bytes.Buffer{} // keep no message alive
+		r.json.Reset(&r.input)
+		readers.Put(r)
+	}()
+	if begin, err := r.json.ReadToken(); err != nil || begin.Kind() != jsontext.KindBeginObject {
+		return refuse()
+	}
+	var (
+		p       Payout
+		present [len(members)]bool
+	)
+	for r.json.PeekKind() != jsontext.KindEndObject {
+		name, ok := readString(&r.json)
+		i, known := memberIndex[string(name)]
+		if !ok || !known || members[i].read(&p, &r.json) != "" {
+			return refuse()
+		}
+		present[i] = true
+	}
+	_, endErr := r.json.ReadToken()
+	if _, err := r.json.ReadToken(); endErr != nil || !errors.Is(err, io.EOF) {
+		return refuse()
+	}
+	for i := range members {
+		if members[i].required && !present[i] {
+			return refuse()
+		}
+	}
+	if p.Currency == "" {
+		p.Currency, p.CurrencyDefaulted = defaultCurrency, true
+	}
+	if p.Currency == "" {
+		return refuse()
+	}
+	return p, nil
+}
+
+// reader is a JSON decoder with its input, kept for the next message: a new
+// decoder would be the largest allocation of a delivery.
+type reader struct {
+	input bytes.Buffer
+	json  jsontext.Decoder
+}
+
+var readers = sync.Pool{New: func() any { return new(reader) }}
+
+// Hash identifies the content of a payout: "v1:" and 64 lower-case hex
+// digits. The part before the colon is the version of the way it is computed,
+// so that a hash stored long ago is compared with one computed the same way.
+// The zero value identifies nothing.
+type Hash string
+
+// ErrUnknownHashVersion reports a payload hash of a version that this program
+// cannot compute, as an older program meets after a newer one has run. Neither
+// duplicate nor conflict can be told; the message has to be delivered again.
+var ErrUnknownHashVersion = errors.New("payload hash of an unknown version")
+
+const hashV1 = "v1:"
+
+// Hash returns the payload hash of the current version, version 1: SHA-256 over
+// [Payout.Preimage].
+func (p Payout) Hash() Hash {
+	var buf [512]byte // longer than nearly every preimage
+	sum := sha256.Sum256(p.appendPreimage(buf[:0]))
+	var text [len(hashV1) + 2*sha256.Size]byte
+	copy(text[:], hashV1)
+	hex.Encode(text[len(hashV1):], sum[:])
+	return Hash(text[:])
+}
+
+// Matches reports whether h is the payload hash of p, computed by h's own
+// version. It fails with [ErrUnknownHashVersion] where it cannot tell.
+func (h Hash) Matches(p Payout) (bool, error) {
+	if strings.HasPrefix(string(h), hashV1) {
+		return h == p.Hash(), nil
+	}
+	version, _, _ := strings.Cut(string(h), ":")
+	return false, fmt.Errorf("compare payload hash of version %q: %w", version, ErrUnknownHashVersion)
+}
+
+// Preimage returns what version 1 of the payload hash is computed over: the RFC
+// 8785 form of an object with the business members that are present in the
+// message, every value a string. An absent member, the defaulted currency
+// included, is absent here too, so a later optional member will not change the
+// hash of an old message. Metadata and everything of the transport stay out.
+func (p Payout) Preimage() []byte { return p.appendPreimage(nil) }
+
+func (p Payout) appendPreimage(dst []byte) []byte {
+	// RFC 8785 sorts names by UTF-16 code units; these are ASCII and stand sorted.
+	dst = append(dst, `{"account_id":`...)
+	dst = appendString(dst, p.AccountID)
+	dst = append(dst, `,"amount_cents":"`...)
+	dst = strconv.AppendInt(dst, p.AmountCents, 10)
+	dst = append(dst, '"')
+	if p.CreditorAccount != "" {
+		dst = append(dst, `,"creditor_account":`...)
+		dst = appendString(dst, p.CreditorAccount)
+	}
+	if !p.CurrencyDefaulted {
+		dst = append(dst, `,"currency":`...)
+		dst = appendString(dst, p.Currency)
+	}
+	if p.Reference != "" {
+		dst = append(dst, `,"reference":`...)
+		dst = appendString(dst, p.Reference)
+	}
+	dst = append(dst, `,"settlement_id":`...)
+	dst = appendString(dst, p.SettlementID)
+	return append(dst, '}')
+}
+
+// appendString appends s as an RFC 8785 string. The only possible error is
+// invalid UTF-8, which Decode has refused.
+func appendString(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s)
+	return dst
+}
+
 // Names of the members of a payout message.
 const (
 	MemberSettlementID    = "settlement_id"
@@ -114,15 +253,14 @@ var members = [...]member{
 	{memberMetadata, false, readMetadata},
 }
 
-// memberIndex returns the place of the named member in members, or -1.
-func memberIndex(name []byte) int {
+// memberIndex holds each member's place in members.
+var memberIndex = func() map[string]int {
+	index := make(map[string]int, len(members))
 	for i := range members {
-		if string(name) == members[i].name {
-			return i
-		}
+		index[members[i].name] = i
 	}
-	return -1
-}
+	return index
+}()
 
 const (
 	ruleID = "a string of 1 to 128 characters of A-Z a-z 0-9 . _ : - that begins with a letter or digit"
@@ -135,25 +273,18 @@ const (
 
 func readID(id *string, dec *jsontext.Decoder) string {
 	raw, ok := readString(dec)
-	if !ok || !validID(raw) {
+	if !ok || len(raw) < 1 || len(raw) > maxIDChars {
 		return ruleID
 	}
-	*id = string(raw)
-	return ""
-}
-
-func validID(s []byte) bool {
-	if len(s) < 1 || len(s) > maxIDChars {
-		return false
-	}
-	for i, c := range s {
+	for i, c := range raw {
 		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 		sign := c == '.' || c == '_' || c == ':' || c == '-'
 		if !alphanumeric && (!sign || i == 0) {
-			return false
+			return ruleID
 		}
 	}
-	return true
+	*id = string(raw)
+	return ""
 }
 
 // readAmount takes plain digits only. The library has already refused a leading
