@@ -7,12 +7,11 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// Payload is one of the payouts that are delivered under a settlement ID. The
-// zero value is none.
+// Payload is a payout message without its settlement ID. The zero value is none.
 type Payload int
 
-// The payloads differ in such a way that the members that a conflict names tell
-// which of the others is settled.
+// The payloads differ from each other in different members, so that the members of a
+// conflict identify the settled payload.
 const (
 	None Payload = iota
 	A
@@ -20,10 +19,9 @@ const (
 	C
 )
 
-// Payloads are all that can be delivered.
+// Payloads are all but None.
 var Payloads = [...]Payload{A, B, C}
 
-// content is what the payloads say.
 var content = [...]struct {
 	accountID   string
 	amountCents int64
@@ -37,7 +35,7 @@ var content = [...]struct {
 // String returns the payload's letter, or a dash.
 func (p Payload) String() string { return "-ABC"[p : p+1] }
 
-// Message returns the payload as a payout message under a settlement ID.
+// Message returns the payload as a payout message with the settlement ID.
 func (p Payload) Message(settlementID string) string {
 	c := content[p]
 	reference := ""
@@ -47,8 +45,8 @@ func (p Payload) Message(settlementID string) string {
 	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%d%s}`, settlementID, c.accountID, c.amountCents, reference)
 }
 
-// differing names the members in which p differs from the settled payload, as
-// an answer lists them.
+// differing lists the members in which p differs from the settled payload, as an answer
+// lists them.
 func (p Payload) differing(settled Payload) string {
 	a, b := content[p], content[settled]
 	var names []string
@@ -64,8 +62,7 @@ func (p Payload) differing(settled Payload) string {
 	return strings.Join(names, ",")
 }
 
-// payloadOf returns the payload that a movement settles; None for no payload of
-// ours.
+// payloadOf returns the payload of a movement; None if no payload has its content.
 func payloadOf(m settle.Movement) Payload {
 	for _, p := range Payloads {
 		c := content[p]
