@@ -6,15 +6,15 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
-	"github.com/settleonce/settleonce/internal/spannerstore/readback"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 // State is all rows of a database, and the bank's records.
 type State struct {
-	snapshot.Snapshot
+	audit.Snapshot
 
 	Ledger   []fakebank.Transfer
 	Requests map[string]fakebank.Requests // by key
@@ -25,7 +25,7 @@ type State struct {
 // be missing.
 func ReadState(t *testing.T, client *spanner.Client, bank *fakebank.Bank, receiptsExpired bool) State {
 	t.Helper()
-	rows, err := readback.Read(t.Context(), client)
+	rows, err := audit.Read(t.Context(), client)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,8 +41,8 @@ func ReadState(t *testing.T, client *spanner.Client, bank *fakebank.Bank, receip
 func (s State) CompareBank() []string {
 	var found []string
 	transfers := map[string][]fakebank.Transfer{}
-	for _, transfer := range s.Ledger {
-		transfers[transfer.Key] = append(transfers[transfer.Key], transfer)
+	for _, tr := range s.Ledger {
+		transfers[tr.Key] = append(transfers[tr.Key], tr)
 	}
 	for _, in := range s.Instructions {
 		key := in.Transfer.Key.String()
@@ -67,7 +67,7 @@ func (s State) CompareBank() []string {
 
 // difference compares an instruction with the transfers under its present and former
 // keys. An empty text means that they agree.
-func difference(in settle.Instruction, m *settle.Movement, transfers []fakebank.Transfer) string {
+func difference(in transfer.Instruction, m *settle.Movement, transfers []fakebank.Transfer) string {
 	moved, returned := 0, 0
 	for _, t := range transfers {
 		if t.Moved() {
@@ -86,14 +86,14 @@ func difference(in settle.Instruction, m *settle.Movement, transfers []fakebank.
 	}
 	agrees := len(transfers) <= 1
 	switch in.State {
-	case settle.InstructionUncertain, settle.InstructionManual, settle.InstructionNone:
-	case settle.InstructionAccepted:
+	case transfer.StateUncertain, transfer.StateManual, transfer.StateNone:
+	case transfer.StateAccepted:
 		agrees = agrees && len(transfers) == 1
-	case settle.InstructionConfirmed:
+	case transfer.StateConfirmed:
 		agrees = agrees && moved+returned == 1 // the function may not have asked since the return
-	case settle.InstructionRejected:
+	case transfer.StateRejected:
 		agrees = agrees && moved == 0
-	case settle.InstructionReturned:
+	case transfer.StateReturned:
 		agrees = agrees && returned == 1
 	}
 	if agrees {

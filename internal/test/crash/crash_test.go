@@ -5,8 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
@@ -44,32 +45,32 @@ func TestRecorderAllowsNothingAfterTheFatalPoint(t *testing.T) {
 func TestCompareBankKnowsEveryKey(t *testing.T) {
 	t.Parallel()
 	const id = "stl-1"
-	first, second := settle.InstructionKey(id), settle.KeyOfGeneration(id, 2)
+	first, second := transfer.InstructionKey(id), transfer.KeyOfGeneration(id, 2)
 	settled := func(key string) fakebank.Transfer {
 		return fakebank.Transfer{ID: "of " + key, Key: key, Settlement: id, AmountMinor: 1, Currency: "EUR", Status: fakebank.Settled}
 	}
 	old, current, unknown := settled(first.String()), settled(second.String()), settled("another")
 	for _, test := range []struct {
 		name   string
-		state  settle.InstructionState
+		state  transfer.State
 		sends  int64
 		ledger []fakebank.Transfer
 		want   string // in the only difference; empty: there is none
 	}{
-		{"nothing executed", settle.InstructionUncertain, 1, nil, ""},
-		{"executed under the new key", settle.InstructionConfirmed, 1, []fakebank.Transfer{current}, ""},
-		{"executed under the old key", settle.InstructionConfirmed, 1, []fakebank.Transfer{old}, ""},
-		{"executed under both", settle.InstructionConfirmed, 1, []fakebank.Transfer{old, current}, "the instruction is confirmed"},
-		{"reversed and executed under the old key", settle.InstructionRejected, 1, []fakebank.Transfer{old}, "the instruction is rejected"},
-		{"sent and not counted", settle.InstructionUncertain, 0, nil, "sent 1 times and counted 0"},
-		{"unknown key", settle.InstructionUncertain, 1, []fakebank.Transfer{unknown}, "no instruction has that key"},
+		{"nothing executed", transfer.StateUncertain, 1, nil, ""},
+		{"executed under the new key", transfer.StateConfirmed, 1, []fakebank.Transfer{current}, ""},
+		{"executed under the old key", transfer.StateConfirmed, 1, []fakebank.Transfer{old}, ""},
+		{"executed under both", transfer.StateConfirmed, 1, []fakebank.Transfer{old, current}, "the instruction is confirmed"},
+		{"reversed and executed under the old key", transfer.StateRejected, 1, []fakebank.Transfer{old}, "the instruction is rejected"},
+		{"sent and not counted", transfer.StateUncertain, 0, nil, "sent 1 times and counted 0"},
+		{"unknown key", transfer.StateUncertain, 1, []fakebank.Transfer{unknown}, "no instruction has that key"},
 	} {
 		s := State{
-			Snapshot: snapshot.Snapshot{
+			Snapshot: audit.Snapshot{
 				Movements: []settle.Movement{{SettlementID: id, AmountCents: 1, Currency: "EUR"}},
-				Instructions: []settle.Instruction{{
-					SettlementID: id, Transfer: settle.Transfer{Key: second}, State: test.state, Sends: test.sends,
-					Superseded: []settle.SupersededKey{{Key: first, At: time.Unix(1, 0)}},
+				Instructions: []transfer.Instruction{{
+					SettlementID: id, Transfer: transfer.Transfer{Key: second}, State: test.state, Sends: test.sends,
+					Superseded: []transfer.SupersededKey{{Key: first, At: time.Unix(1, 0)}},
 				}},
 			},
 			Ledger: test.ledger, Requests: map[string]fakebank.Requests{second.String(): {Posts: 1}},

@@ -7,7 +7,7 @@
 // is killed just before the call is sent, and just after it was answered. A call that is
 // added to a program therefore adds its points by itself.
 //
-// Package snapshot checks Spanner alone. [State.CompareBank] compares Spanner with the bank.
+// Package audit checks Spanner alone. [State.CompareBank] compares Spanner with the bank.
 package crash
 
 import (

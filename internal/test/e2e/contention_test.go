@@ -89,7 +89,7 @@ func TestConcurrentDeliveriesAndReconcilersSendOnce(t *testing.T) {
 		w := newWorld(t, fakebank.Plan{})
 		store := w.store(t)
 		for n := range contendedPayouts {
-			p, err := settle.Decode([]byte(contendedPayout(n)), "")
+			p, err := payout.Decode([]byte(contendedPayout(n)), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -135,8 +135,8 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 				mu.Unlock()
 			}
 		})
-		reconciling := w.stepper(t)
-		reconciler := &settle.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contendedPayouts, Concurrency: 4}
+		reconciling := w.stepper(t, w.store(t))
+		reconciler := &transfer.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contendedPayouts, Concurrency: 4}
 		reconcilers.Go(func() {
 			for {
 				if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Failed > 0 {
@@ -199,7 +199,7 @@ func (w *world) client(t *testing.T) *bank.Client {
 }
 
 // stepper returns an instance's stepper.
-func (w *world) stepper(t *testing.T) *settle.Stepper {
+func (w *world) stepper(t *testing.T, store transfer.Store) *transfer.Stepper {
 	t.Helper()
 	return &transfer.Stepper{
 		Store: store, Bank: w.client(t), NewID: uuid.NewString, Now: time.Now, Log: slog.New(slog.DiscardHandler),

@@ -42,7 +42,7 @@ type scenario struct {
 	end tally
 	// doubted is the final state of an instruction that the crash left with a send of
 	// unknown result. Defaults to the one in end.
-	doubted settle.InstructionState
+	doubted transfer.State
 	// expired says that the receipt was deleted.
 	expired bool
 	// unreachable says that the first delivery's process cannot reach the bank.
@@ -112,11 +112,11 @@ func withBank() []scenario {
 		{
 			// A refusal is no proof if an earlier send may have reached the bank.
 			name: "bank refuses the send", plan: fakebank.Plan{Rest: refusal},
-			end: refused, doubted: settle.InstructionManual, requests: send,
+			end: refused, doubted: transfer.StateManual, requests: send,
 		},
 		{
 			name: "bank unreachable, then refuses the send", plan: fakebank.Plan{Rest: refusal}, unreachable: true,
-			end: refused, doubted: settle.InstructionManual, runs: [][]string{send},
+			end: refused, doubted: transfer.StateManual, runs: [][]string{send},
 		},
 		{
 			name: "not found, resent and refused", plan: fakebank.Plan{Attempts: []fakebank.Attempt{never}, Rest: refusal},

@@ -138,7 +138,7 @@ func (l *lane) reconcile(t *testing.T, id string) {
 }
 
 // state returns the state of the settlement's instruction.
-func (l *lane) state(t *testing.T, id string) settle.InstructionState {
+func (l *lane) state(t *testing.T, id string) transfer.State {
 	t.Helper()
 	row, err := l.db.client.Single().ReadRow(t.Context(), "bank_instructions", settlementKey(id), []string{"state"})
 	if errors.Is(err, spanner.ErrRowNotFound) {

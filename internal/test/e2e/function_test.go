@@ -241,7 +241,7 @@ func (d database) env(host string) []string {
 }
 
 // snapshot reads all rows, and fails the test for each rule that they break.
-func (d database) snapshot(t *testing.T) snapshot.Snapshot {
+func (d database) snapshot(t *testing.T) audit.Snapshot {
 	t.Helper()
 	all, err := audit.Read(t.Context(), d.client)
 	if err != nil {

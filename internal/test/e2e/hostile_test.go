@@ -156,7 +156,7 @@ const (
 
 // check sends the request and checks the response. The message must be in the table that
 // the outcome names, and in no other. It returns the rows afterwards.
-func (h hostileRequest) check(t *testing.T, f *function, db database, before snapshot.Snapshot) snapshot.Snapshot {
+func (h hostileRequest) check(t *testing.T, f *function, db database, before audit.Snapshot) audit.Snapshot {
 	t.Helper()
 	a := f.sendRaw(t.Context(), h.request, h.closes)
 	if a.Status != h.status || a.Outcome != h.outcome || a.Reason != h.reason {
@@ -167,8 +167,8 @@ func (h hostileRequest) check(t *testing.T, f *function, db database, before sna
 	if (moved == 1) != (h.outcome == applied) || (kept == 1) != (h.outcome == quarantined) || moved+kept > 1 {
 		t.Errorf("%d movements and %d quarantined messages more", moved, kept)
 	}
-	unchanged := func(q snapshot.Quarantined) bool {
-		return string(q.Data) == h.kept && q.Reason == settle.ReasonUnsupportedEvent
+	unchanged := func(q spannerstore.QuarantineRow) bool {
+		return string(q.Data) == h.kept && q.Reason == payout.ReasonUnsupportedEvent
 	}
 	if h.reason == unsupported && !slices.ContainsFunc(after.Quarantined, unchanged) {
 		t.Error("not quarantined unchanged")

@@ -99,7 +99,7 @@ func (f *fleet) run(t *testing.T, h *linear.History, w linear.Workload) {
 		defer close(done)
 		w.Run(t.Context(), h, f.deliver)
 	}()
-	read := func() (snapshot.Snapshot, error) { return readback.Read(t.Context(), f.db.client) }
+	read := func() (audit.Snapshot, error) { return audit.Read(t.Context(), f.db.client) }
 	for running := true; running; {
 		select {
 		case s := <-f.vacant:

@@ -238,8 +238,8 @@ func TestFunctionRecoversAfterSpannerOutage(t *testing.T) {
 	env := []string{"SPANNER_DATABASE=" + name, "SPANNER_EMULATOR_HOST=" + addr, "SETTLE_TIMEOUT=10s"}
 	f := startFunction(t, env...)
 	for round, id := range []string{"no connection before", "restarted empty"} {
-		payout := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
-		if a := f.deliver(t.Context(), id, payout); a.Status != 500 || a.Outcome != "unknown" {
+		p := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
+		if a := f.deliver(t.Context(), id, p); a.Status != 500 || a.Outcome != "unknown" {
 			t.Errorf("%s: %d %s while Spanner is down", id, a.Status, a.Body)
 		}
 		e, err := emulator.StartSpanner(t.Context(), emulator.WithPort(port))

@@ -18,7 +18,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/snapshot"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
@@ -103,7 +103,7 @@ func (s *soak) check(t *testing.T, round []*soakMessage) {
 
 // checkAnswers requires that all messages are acknowledged, that planned conflicts are
 // conflicts, and that exactly one message of each payout was applied.
-func checkAnswers(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
+func checkAnswers(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	t.Helper()
 	var faults []string
 	applied := map[string]int{}
@@ -133,7 +133,7 @@ func checkAnswers(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
 
 // checkStored requires a movement for each payout with the content of its message, and
 // each conflict with its number of deliveries.
-func checkStored(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
+func checkStored(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	t.Helper()
 	wantMoved, wantConflicts := map[string]soakPayout{}, map[string]int64{}
 	for _, m := range round {
@@ -164,7 +164,7 @@ func checkStored(t *testing.T, round []*soakMessage, all snapshot.Snapshot) {
 }
 
 // checkBank requires one transfer at the bank for each instruction, and no other.
-func (s *soak) checkBank(t *testing.T, all snapshot.Snapshot) {
+func (s *soak) checkBank(t *testing.T, all audit.Snapshot) {
 	t.Helper()
 	transfers := map[string]int{}
 	ledger := s.bank.Ledger()

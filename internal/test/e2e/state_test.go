@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 )
 
@@ -13,7 +13,7 @@ type tally struct {
 	movements, receipts, reversals, conflicts, quarantined int
 
 	counted     int64 // deliveries that were conflicts or quarantined
-	instruction settle.InstructionState
+	instruction transfer.State
 	doubtful    bool // uncertain after a send
 	missed      bool // the bank answered not found
 	executed    int  // transfers at the bank
@@ -50,15 +50,15 @@ func tallyOf(s crash.State, id string) tally {
 	}
 	for _, in := range s.Instructions {
 		if in.SettlementID == id {
-			of.instruction, of.doubtful = in.State, in.State == settle.InstructionUncertain && in.Sends > 0
+			of.instruction, of.doubtful = in.State, in.State == transfer.StateUncertain && in.Sends > 0
 		}
 	}
 	for _, e := range s.Events {
-		of.missed = of.missed || e.SettlementID == id && strings.HasPrefix(e.Event.Detail, settle.StatusNotFound.String())
+		of.missed = of.missed || e.SettlementID == id && strings.HasPrefix(e.Event.Detail, transfer.StatusNotFound.String())
 	}
-	for _, transfer := range s.Ledger {
-		of.executed += one(transfer.Settlement == id)
-		of.moved += one(transfer.Settlement == id && transfer.Moved())
+	for _, tr := range s.Ledger {
+		of.executed += one(tr.Settlement == id)
+		of.moved += one(tr.Settlement == id && tr.Moved())
 	}
 	return of
 }

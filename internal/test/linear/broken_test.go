@@ -110,7 +110,7 @@ func race(t *testing.T, open opener, payloads ...linear.Payload) *linear.History
 	}
 	running.Wait()
 	reader := openClient(t, e, database)
-	if _, err := h.Read("reader", func() (snapshot.Snapshot, error) { return readback.Read(t.Context(), reader) }); err != nil {
+	if _, err := h.Read("reader", func() (audit.Snapshot, error) { return audit.Read(t.Context(), reader) }); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -188,7 +188,7 @@ func TestCheckRejectsFaultyStores(t *testing.T) {
 		}
 		h := linear.NewHistory(time.Now)
 		workload.Run(t.Context(), h, func(ctx context.Context, m linear.Message) linear.Answer { return deliver(ctx, service, m) })
-		if _, err := h.Read("reader", func() (snapshot.Snapshot, error) { return correct.Snapshot(), nil }); err != nil {
+		if _, err := h.Read("reader", func() (audit.Snapshot, error) { return correct.Snapshot(), nil }); err != nil {
 			t.Fatal(err)
 		}
 		return h.Check()

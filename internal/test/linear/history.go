@@ -82,7 +82,7 @@ func (o *Operation) End(a Answer) {
 
 // Read records a read of the whole database as one operation of each settlement ID that
 // the history has. read must return all rows as of one moment; Read returns them too.
-func (h *History) Read(server string, read func() (snapshot.Snapshot, error)) (snapshot.Snapshot, error) {
+func (h *History) Read(server string, read func() (audit.Snapshot, error)) (audit.Snapshot, error) {
 	var reads []*Operation
 	for _, id := range h.settlementIDs() {
 		reads = append(reads, h.begin(id, "", request{}))
@@ -98,7 +98,7 @@ func (h *History) Read(server string, read func() (snapshot.Snapshot, error)) (s
 }
 
 // stateOf is the state of a settlement ID in the database.
-func stateOf(rows snapshot.Snapshot, settlementID string) (s state) {
+func stateOf(rows audit.Snapshot, settlementID string) (s state) {
 	if m := rows.Movement(settlementID); m != nil {
 		s.settled, s.appliedAt = payloadOf(*m), m.RecordedAt.UnixNano()
 	}

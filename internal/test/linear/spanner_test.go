@@ -201,10 +201,10 @@ func (s *system) deliver(ctx context.Context, m linear.Message) linear.Answer {
 	return answer
 }
 
-func (s *system) read(ctx context.Context, t *testing.T, h *linear.History) snapshot.Snapshot {
+func (s *system) read(ctx context.Context, t *testing.T, h *linear.History) audit.Snapshot {
 	s.reading.Lock()
 	defer s.reading.Unlock()
-	rows, err := h.Read("reader", func() (snapshot.Snapshot, error) { return readback.Read(ctx, s.reader) })
+	rows, err := h.Read("reader", func() (audit.Snapshot, error) { return audit.Read(ctx, s.reader) })
 	if err != nil {
 		t.Error(err)
 	}
