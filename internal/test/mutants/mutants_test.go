@@ -172,7 +172,7 @@ func (v version) run(t *testing.T, test target) (verdict, output string) {
 	t.Helper()
 	if _, known := v.outputs[test]; !known {
 		pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(test.name), "/", "$/^") + "$"
-		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", bound, "sh", v.compile(t, test.pkg), "-test.v", "-test.timeout=1m", "-test.run="+pattern)
+		cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", bound, "sh", v.compile(t, test.pkg), "-test.v", "-test.timeout=2m", "-test.run="+pattern)
 		cmd.Dir, cmd.WaitDelay = filepath.Join(root, test.pkg), time.Second
 		_, err := cmd.StdinPipe()
 		must(t, err)
