@@ -37,7 +37,7 @@ const bound = `exec 3<&0 </dev/null
 "$@" 3<&- & test=$!
 { read -r line <&3; kill -KILL $test; } 2>/dev/null & guard=$!
 wait $test
-kill $guard`
+kill $guard 2>/dev/null`
 
 type mutant struct {
 	name, fault, rule string
