@@ -109,12 +109,12 @@ func (v Violation) String() string {
 	for i, o := range v.operations {
 		ended, answer := "never", o.response.String()
 		if o.ended > 0 {
-			ended = milliseconds(o.endedAfter)
+			ended = o.endedAfter.String()
 		}
 		if o.fault != "" {
 			answer += ": " + o.fault
 		}
-		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, milliseconds(o.beganAfter), ended, o.server, o.request, o.messageID, answer)
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, o.beganAfter, ended, o.server, o.request, o.messageID, answer)
 	}
 	_ = table.Flush()
 	return text.String()
@@ -131,8 +131,4 @@ func (v Violation) draw(path string) error {
 		return fmt.Errorf("draw history: %w", err)
 	}
 	return file.Close()
-}
-
-func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
 }

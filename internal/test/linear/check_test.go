@@ -112,9 +112,9 @@ func TestViolationListsTheOperations(t *testing.T) {
 	}
 	want := `settlement stl-1: no order explains the answers; its 3 operations:
    began  ended  server   operation  message  answer
-1  1.0ms  2.0ms  store 1  deliver A  m-1      unknown: lost
-2  3.0ms  5.0ms  store 2  deliver B  m-2      applied at 00:00:00.000007
-3  4.0ms  6.0ms  store 3  deliver A  m-3      duplicate at 00:00:00.000007
+1  1ms    2ms    store 1  deliver A  m-1      unknown: lost
+2  3ms    5ms    store 2  deliver B  m-2      applied at 00:00:00.000007
+3  4ms    6ms    store 3  deliver A  m-3      duplicate at 00:00:00.000007
 `
 	if got := found[0].String(); got != want {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)

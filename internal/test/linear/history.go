@@ -118,7 +118,7 @@ func (h *History) begin(settlementID, messageID string, req request) *Operation 
 	h.clock++
 	o := &Operation{
 		history: h, settlementID: settlementID, messageID: messageID, request: req,
-		began: h.clock, beganAfter: h.now().Sub(h.start),
+		began: h.clock, beganAfter: h.sinceStart(),
 	}
 	h.operations[settlementID] = append(h.operations[settlementID], o)
 	return o
@@ -129,5 +129,9 @@ func (o *Operation) end(server, fault string, r response) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
-	o.server, o.fault, o.response, o.ended, o.endedAfter = server, fault, r, h.clock, h.now().Sub(h.start)
+	o.server, o.fault, o.response, o.ended, o.endedAfter = server, fault, r, h.clock, h.sinceStart()
+}
+
+func (h *History) sinceStart() time.Duration {
+	return h.now().Sub(h.start).Round(10 * time.Microsecond)
 }

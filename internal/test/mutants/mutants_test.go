@@ -185,7 +185,7 @@ func (v version) run(t *testing.T, test target) (verdict, output string) {
 // compile returns the package's test binary. A version that does not compile ends the test t.
 func (v version) compile(t *testing.T, pkg string) string {
 	t.Helper()
-	binary := filepath.Join(v.dir, filepath.Base(pkg)+".test")
+	binary := filepath.Join(v.dir, strings.ReplaceAll(pkg, "/", "_")+".test")
 	if _, err := os.Stat(binary); err == nil {
 		return binary
 	}
