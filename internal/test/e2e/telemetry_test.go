@@ -278,7 +278,7 @@ func TestHangingCollectorDelaysNoAnswer(t *testing.T) {
 		}
 	}
 	settler.stop(t)
-	if !strings.Contains(settler.log.all(), `"message":"telemetry not exported"`) {
+	if !strings.Contains(settler.log.all(), `"message":"telemetry export failed"`) {
 		t.Errorf("no line about the lost telemetry: %s", settler.log)
 	}
 }
