@@ -6,6 +6,7 @@ ARGS      ?=
 BENCH     ?= .
 FUZZTIME  ?= 60s
 MINUTES   ?=
+NAME      = all
 SECONDS   ?= $(if $(SEED),0,60)
 HISTORIES ?= 50
 SEED      ?=
@@ -63,10 +64,10 @@ race: ## all tests under the race detector
 	$(GO) test -race -count=1 -timeout=$(TIMEOUT) $(E2E)
 	@$(GO) test -race -p 2 -count=1 -timeout=$(TIMEOUT) $(OTHERS)
 
-# One fault after another in a copy of the module; internal/test/mutants/table.go says which tests have to fail.
+# The Go command prints what a test of the current directory writes, a line for each mutant.
 .PHONY: mutants
-mutants: ## deliberate faults, and the tests that catch each of them (ARGS="-all name": of all tests)
-	@$(GO) run ./internal/test/mutants $(ARGS)
+mutants: ## the tests that must catch each of sixteen deliberate faults (NAME=one of internal/test/mutants/testdata)
+	@cd internal/test/mutants && $(GO) test -count=1 -timeout=30m -mutants.run=$(NAME)
 
 # Takes a quarter of an hour on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench

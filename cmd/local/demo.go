@@ -113,7 +113,7 @@ func holdStderr(to io.Writer) (release func(), err error) {
 type result struct {
 	deliveries []delivery
 	runs       []reconciliation
-	books      crash.Books // the ledger and the bank's transfers
+	books      crash.State // the ledger and the bank's transfers
 	violations []string    // of the bank's own rules
 	verified   audit.Summary
 	findings   []audit.Finding

@@ -184,7 +184,7 @@ func healthy() ([]sampleMessage, result) {
 			{publication{2, 0}, "4", 0, 200, answer{Outcome: "quarantined", Reason: "not_json"}, 0},
 		},
 		runs: []reconciliation{{Due: 1}},
-		books: crash.Books{
+		books: crash.State{
 			Snapshot: audit.Snapshot{
 				Movements: []settle.Movement{{
 					SettlementID: id, AccountID: "a", AmountCents: 5, Currency: "EUR", CreditorAccount: "cp-1", Reference: "r", PayloadHash: hash, RecordedAt: at,

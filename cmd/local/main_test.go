@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asMain) == "" {
 		os.Exit(m.Run())
 	}
-	child.Follow()
+	child.ExitWithParent()
 	if file := os.Getenv(sample); file != "" {
 		var err error
 		if sampleFile, err = os.ReadFile(file); err != nil {
@@ -57,7 +57,7 @@ func startLocal(t *testing.T, env []string, args ...string) (cmd *exec.Cmd, stde
 	stderr = &bytes.Buffer{}
 	cmd.Stderr = stderr
 	cmd.WaitDelay = 10 * time.Second
-	if _, err := child.Tie(cmd); err != nil {
+	if _, err := child.BindToParent(cmd); err != nil {
 		t.Fatal(err)
 	}
 	return cmd, stderr

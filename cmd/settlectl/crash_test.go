@@ -14,7 +14,6 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -38,7 +37,7 @@ func TestEveryCrashPoint(t *testing.T) {
 		wg.Go(func() { t.Run(s.name, func(t *testing.T) { walker.Walk(t, s.open, s.check) }) })
 	}
 	wg.Wait()
-	t.Log(walker.Walked())
+	t.Log(walker.Summary())
 }
 
 const (
@@ -67,11 +66,11 @@ type crashLane struct {
 	// untouched is a settlement that is as it was given, and books what there was then;
 	// empty: there is none.
 	untouched string
-	books     crash.Books
+	books     crash.State
 }
 
 // open opens a lane for the scenario.
-func (s crashScenario) open(t *testing.T) crash.Point {
+func (s crashScenario) open(t *testing.T) crash.Scenario {
 	t.Helper()
 	l := &crashLane{fixture: newFixture(t), messages: map[string][]string{}}
 	l.service.Now, l.stepper.Now = time.Now, time.Now // as the programs have it
@@ -83,16 +82,16 @@ func (s crashScenario) open(t *testing.T) crash.Point {
 			t.Error("the last crash has changed nothing: the command was never given to its end")
 		}
 	})
-	return func(t *testing.T, n int, w *crash.Wire) { s.point(t, l, fmt.Sprintf("stl-%04d", n), w) }
+	return func(t *testing.T, n int, r *crash.Recorder) { s.point(t, l, fmt.Sprintf("stl-%04d", n), r) }
 }
 
 // check looks at what a process that lives sends to others than Spanner.
-func (s crashScenario) check(t *testing.T, recorded []crash.Moment) {
+func (s crashScenario) check(t *testing.T, recorded []crash.Point) {
 	t.Helper()
 	var sent []string
 	for _, m := range recorded {
-		if m.At == faultproxy.Requested && slices.Contains(notSpanners, m.What) {
-			sent = append(sent, m.What)
+		if m.At == faultproxy.Requested && slices.Contains(notSpanners, m.Call) {
+			sent = append(sent, m.Call)
 		}
 	}
 	if !slices.Equal(sent, s.sends) {
@@ -104,15 +103,15 @@ func (s crashScenario) check(t *testing.T, recorded []crash.Moment) {
 // all rows and transfers as they were, the same command is given again by the next
 // point, which kills it a moment later: only the last of them has something to make
 // good.
-func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, w *crash.Wire) {
+func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, r *crash.Recorder) {
 	t.Helper()
 	if l.untouched == "" {
 		s.given(l, fresh)
 		l.untouched, l.books = fresh, l.look(t)
 	}
 	id := l.untouched
-	got := l.runOn(t, w, s.args(l, id))
-	seen, killed := w.All()
+	got := l.runOn(t, r, s.args(l, id))
+	seen, killed := r.Points()
 	books := l.look(t)
 	left := standingOf(books, id)
 	if !killed && (got.code != exitOK || left.effect() != s.does) {
@@ -151,7 +150,7 @@ func (l *crashLane) outlast(t *testing.T) {
 }
 
 // runOn runs settlectl as a process that dies as the wire has it.
-func (l *crashLane) runOn(t *testing.T, w *crash.Wire, args []string) outcome {
+func (l *crashLane) runOn(t *testing.T, r *crash.Recorder, args []string) outcome {
 	t.Helper()
 	env := l.operatorsEnv()
 	for name, upstream := range map[string]string{
@@ -160,7 +159,7 @@ func (l *crashLane) runOn(t *testing.T, w *crash.Wire, args []string) outcome {
 		if upstream == "" {
 			continue
 		}
-		proxy, err := faultproxy.Start(t.Context(), upstream, w.Pass)
+		proxy, err := faultproxy.Start(t.Context(), upstream, r.Allow)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,12 +168,12 @@ func (l *crashLane) runOn(t *testing.T, w *crash.Wire, args []string) outcome {
 	}
 	env["GOGC"] = "off" // it lives for a moment
 	cmd, started, ended := program(t.Context(), t, env, args...), make(chan struct{}), make(chan struct{})
-	w.Leads(func() {
+	r.OnKill(func() {
 		<-started
 		_ = cmd.Process.Kill() // it may be about to end
 		<-ended
 	})
-	l.gate.Watch(w)
+	l.gate.Watch(r)
 	defer l.gate.Watch(nil)
 	wait := start(t, cmd)
 	close(started)
@@ -221,12 +220,12 @@ func (l *crashLane) run(args []string) outcome {
 
 // arrived counts the messages that a process has published, whether or not it heard
 // of it.
-func arrived(seen []crash.Moment, killed bool) (n int) {
+func arrived(seen []crash.Point, killed bool) (n int) {
 	if killed && seen[len(seen)-1].At == faultproxy.Requested {
 		seen = seen[:len(seen)-1] // nobody has got it
 	}
 	for _, m := range seen {
-		if m.What == rpcPublish && m.At == faultproxy.Requested {
+		if m.Call == rpcPublish && m.At == faultproxy.Requested {
 			n++
 		}
 	}
@@ -278,14 +277,14 @@ func (s crashScenario) settle(t *testing.T, l *crashLane, id string) {
 // pass lets time pass for the settlement's instruction, and for the bank.
 func (l *crashLane) pass(id string, d time.Duration) {
 	l.t.Helper()
-	crash.Pass(l.t, l.client, id, d)
+	crash.AdvanceClock(l.t, l.client, id, d)
 	l.clock.Advance(d)
 }
 
 // passUntilDue lets time pass until the instruction is due.
 func (l *crashLane) passUntilDue(id string) {
 	l.t.Helper()
-	l.clock.Advance(crash.PassUntilDue(l.t, l.client, id, time.Now()))
+	l.clock.Advance(crash.AdvanceClockUntilDue(l.t, l.client, id, time.Now()))
 }
 
 // standing is what Spanner and the bank have of one settlement.
@@ -307,21 +306,13 @@ func (s standing) effect() standing {
 }
 
 // look reads and checks the whole state, that of all settlements of the lane.
-func (l *crashLane) look(t *testing.T) crash.Books {
+func (l *crashLane) look(t *testing.T) crash.State {
 	t.Helper()
-	all, err := audit.Read(t.Context(), l.client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	books := crash.Books{Snapshot: all, Ledger: l.bank.Ledger(), Requests: l.bank.Requests()}
-	for _, violation := range append(all.Violations(false), books.Disagreements()...) {
-		t.Error(violation)
-	}
-	return books
+	return crash.ReadState(t, l.client, l.bank, false)
 }
 
 // standingOf returns what there is of one settlement.
-func standingOf(b crash.Books, id string) (of standing) {
+func standingOf(b crash.State, id string) (of standing) {
 	count := func(n *int, counts bool) {
 		if counts {
 			*n++

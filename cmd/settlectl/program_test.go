@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) == "" {
 		os.Exit(m.Run())
 	}
-	child.Follow()
+	child.ExitWithParent()
 	main()
 }
 
@@ -33,7 +33,7 @@ func program(ctx context.Context, t *testing.T, env map[string]string, args ...s
 	for name, value := range env {
 		cmd.Env = append(cmd.Env, name+"="+value)
 	}
-	if _, err := child.Tie(cmd); err != nil {
+	if _, err := child.BindToParent(cmd); err != nil {
 		t.Fatal(err)
 	}
 	return cmd

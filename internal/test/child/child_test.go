@@ -13,27 +13,27 @@ import (
 	"github.com/settleonce/settleonce/internal/test/child"
 )
 
-// role makes the test binary the parent that is killed, or its child.
-const role = "LIFELINE_TEST_ROLE"
+// role selects whether the test binary is the parent that the test kills, or its child.
+const role = "CHILD_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	switch os.Getenv(role) {
 	case "parent":
-		fmt.Fprintln(os.Stderr, beParent())
+		fmt.Fprintln(os.Stderr, runParent())
 		os.Exit(1)
 	case "child":
-		child.Follow()
-		time.Sleep(time.Hour) // or until it is ended; without a timer Go would call it a deadlock
+		child.ExitWithParent()
+		time.Sleep(time.Hour) // without a timer the runtime would report a deadlock
 	}
 	os.Exit(m.Run())
 }
 
-// beParent starts a child with its own standard output, prints the child's process
-// ID there, and waits to be killed.
-func beParent() error {
-	cmd := as(context.Background(), "child")
+// runParent starts a child that shares its standard output, prints the child's process
+// ID there, and waits.
+func runParent() error {
+	cmd := command(context.Background(), "child")
 	cmd.Stdout = os.Stdout
-	if _, err := child.Tie(cmd); err != nil {
+	if _, err := child.BindToParent(cmd); err != nil {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
@@ -43,17 +43,16 @@ func beParent() error {
 	return cmd.Wait()
 }
 
-func as(ctx context.Context, what string) *exec.Cmd {
+func command(ctx context.Context, as string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), role+"="+what)
+	cmd.Env = append(os.Environ(), role+"="+as)
 	return cmd
 }
 
-// TestAKilledParentTakesItsChildAlong sees the child's end by that of the output
-// that it shares with its parent.
-func TestAKilledParentTakesItsChildAlong(t *testing.T) {
+// The output that parent and child share ends when both have ended.
+func TestChildExitsWhenItsParentIsKilled(t *testing.T) {
 	t.Parallel()
-	parent := as(t.Context(), "parent")
+	parent := command(t.Context(), "parent")
 	parent.Stderr = os.Stderr
 	output, shared, err := os.Pipe()
 	if err != nil {
@@ -64,7 +63,7 @@ func TestAKilledParentTakesItsChildAlong(t *testing.T) {
 	if err := parent.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := shared.Close(); err != nil { // the parent and the child have it
+	if err := shared.Close(); err != nil { // parent and child have it open
 		t.Fatal(err)
 	}
 	var pid int

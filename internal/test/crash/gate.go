@@ -13,15 +13,15 @@ import (
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
 
-// Gate is the way to a bank. Without a wire everybody gets through.
+// Gate serves a bank on loopback. It reports each request to a Recorder, if it has one.
 type Gate struct {
-	// URL is the bank's base URL, on loopback.
+	// URL is the bank's base URL.
 	URL string
 
-	bank *fakebank.Bank
-	wire atomic.Pointer[Wire]
-	// turn lets one request of a wire in at a time: of questions that a process asks
-	// at once the moments have an order too, and the same one in each run.
+	bank     *fakebank.Bank
+	recorder atomic.Pointer[Recorder]
+	// turn lets one recorded request in at a time. So the points of concurrent requests
+	// have an order, the same in each run.
 	turn sync.Mutex
 }
 
@@ -44,43 +44,42 @@ func NewGate(t testing.TB, b *fakebank.Bank) *Gate {
 	return g
 }
 
-// Watch puts the gate on a wire; nil takes it off.
-func (g *Gate) Watch(w *Wire) { g.wire.Store(w) }
+// Watch sets the recorder of the requests that follow; nil means none.
+func (g *Gate) Watch(r *Recorder) { g.recorder.Store(r) }
 
-// ServeHTTP lets the bank work, between the two moments of the request.
-func (g *Gate) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	wire := g.wire.Load()
-	if wire == nil {
-		g.bank.ServeHTTP(rw, r)
+// ServeHTTP passes a request to the bank, between the request's two points.
+func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	recorder := g.recorder.Load()
+	if recorder == nil {
+		g.bank.ServeHTTP(w, r)
 		return
 	}
 	g.turn.Lock()
 	defer g.turn.Unlock()
-	if !wire.Pass(r.Method, faultproxy.Requested) {
-		panic(http.ErrAbortHandler) // whoever asked is dead
-	}
-	g.bank.ServeHTTP(&bankAnswer{rw, func() {
-		if !wire.Pass(r.Method, faultproxy.Answered) {
-			panic(http.ErrAbortHandler)
+	allow := func(at faultproxy.Stage) {
+		if !recorder.Allow(r.Method, at) {
+			panic(http.ErrAbortHandler) // the client was killed
 		}
-	}}, r)
+	}
+	allow(faultproxy.Requested)
+	g.bank.ServeHTTP(&bankAnswer{w, func() { allow(faultproxy.Answered) }}, r)
 }
 
-// bankAnswer calls begins when the bank has done its work and is about to answer,
-// or to do something else with the connection.
+// bankAnswer calls begins when the bank has processed the request and begins to answer,
+// or takes over the connection.
 type bankAnswer struct {
 	http.ResponseWriter
 
 	begins func()
 }
 
-// WriteHeader begins an answer.
+// WriteHeader implements [http.ResponseWriter].
 func (a *bankAnswer) WriteHeader(status int) {
 	a.begins()
 	a.ResponseWriter.WriteHeader(status)
 }
 
-// Hijack begins what is no answer.
+// Hijack implements [http.Hijacker], by which the fake bank breaks connections.
 func (a *bankAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.begins()
 	return http.NewResponseController(a.ResponseWriter).Hijack()

@@ -22,43 +22,40 @@ const (
 	reconcileBank = "ReconcileBank"
 )
 
-// scenario is something that can happen to a payout.
+// scenario is a history of one payout in which a process is killed.
 type scenario struct {
 	name string
-	// plan is what becomes of transfers at the bank.
+	// plan is the bank's behaviour.
 	plan fakebank.Plan
-	// given is what has happened before.
+	// given are the steps before the process starts.
 	given []step
-	// message is what is delivered, and delivered again after the crash. Defaults
-	// to a payout for the bank.
+	// message is delivered, and redelivered after the crash. Defaults to bankPayout.
 	message string
-	// target is the function that dies: SettlePayout by the first delivery of the
-	// message, or ReconcileBank some time after that.
+	// target is the function that is killed: SettlePayout at the first delivery, or
+	// ReconcileBank in a later run.
 	target string
-	// asked are the requests that it makes to the bank.
-	asked []string
-	// replayed is the outcome of a delivery that is not the first. Defaults to
-	// duplicate.
+	// requests are its requests to the bank.
+	requests []string
+	// replayed is the outcome of every delivery but the first. Defaults to duplicate.
 	replayed string
-	// end is how everything ends, wherever the process was killed.
+	// end is the final state, whichever point the process was killed at.
 	end tally
-	// doubted, where it is not empty, is the state in which an instruction ends
-	// that the crash left with a send of which nothing is known.
+	// doubted is the final state of an instruction that the crash left with a send of
+	// unknown result. Defaults to the one in end.
 	doubted transfer.State
 	// expired says that the receipt was deleted.
 	expired bool
-	// unreachable says that the process that delivers first cannot reach the bank.
+	// unreachable says that the first delivery's process cannot reach the bank.
 	unreachable bool
-	// runs are the runs of the reconciler after the delivery that are walked as
-	// well, by what each asks of the bank.
+	// runs are the later runs of the reconciler, as their requests to the bank. Each is
+	// walked as a scenario of its own.
 	runs [][]string
 }
 
-// garbage is what no payout is.
-const garbage = "no payout, stl-8472"
+const malformedMessage = "no payout, stl-8472"
 
-// scenarios are all that there are: each with the delivery that dies, and with each
-// of its runs of the reconciler.
+// scenarios returns each scenario with its first delivery killed, and with each run of
+// its reconciler killed.
 func scenarios() []scenario {
 	var all []scenario
 	for _, s := range append(withoutBank(), withBank()...) {
@@ -75,15 +72,15 @@ func scenarios() []scenario {
 func withoutBank() []scenario {
 	settled := tally{movements: 1, receipts: 1}
 	conflict := tally{movements: 1, receipts: 1, conflicts: 1}
-	quarantined := tally{quarantined: 2} // the message that is published again is another one, with a row of its own
+	quarantined := tally{quarantined: 2} // publishing it again makes another message with a row of its own
 	changed := strings.Replace(plain, "4731", "4732", 1)
 	return []scenario{
 		{name: "fresh", message: plain, end: settled},
 		{name: "duplicate", given: []step{delivery(plain)}, message: plain, end: settled},
 		{name: "conflict", given: []step{delivery(plain)}, message: changed, replayed: "conflict", end: conflict},
 		{name: "conflict again", given: []step{delivery(plain), delivery(changed)}, message: changed, replayed: "conflict", end: conflict},
-		{name: "quarantine", message: garbage, replayed: "quarantined", end: quarantined},
-		{name: "quarantine again", given: []step{delivery(garbage)}, message: garbage, replayed: "quarantined", end: quarantined},
+		{name: "quarantine", message: malformedMessage, replayed: "quarantined", end: quarantined},
+		{name: "quarantine again", given: []step{delivery(malformedMessage)}, message: malformedMessage, replayed: "quarantined", end: quarantined},
 		{name: "expired receipt", given: []step{delivery(plain), expiry}, message: plain, expired: true, end: tally{movements: 1}},
 		{
 			name: "conflict after the receipt's expiry", given: []step{delivery(plain), expiry}, message: changed, replayed: "conflict",
@@ -101,7 +98,7 @@ func withBank() []scenario {
 	missed.missed = true
 	unclear := tally{movements: 1, receipts: 1, instruction: transfer.StateManual, missed: true}
 
-	send, ask, askAndSend := []string{http.MethodPost}, []string{http.MethodGet}, []string{http.MethodGet, http.MethodPost}
+	send, check, checkAndSend := []string{http.MethodPost}, []string{http.MethodGet}, []string{http.MethodGet, http.MethodPost}
 	attempts := func(a ...fakebank.Attempt) fakebank.Plan { return fakebank.Plan{Attempts: a} }
 	life := func(changes ...fakebank.Change) fakebank.Plan { return fakebank.Plan{Life: changes} }
 	lost := fakebank.Attempt{Answer: fakebank.AnswerReset}
@@ -110,58 +107,57 @@ func withBank() []scenario {
 	busy := fakebank.Attempt{BeforeStatus: http.StatusTooManyRequests}
 	refusal := fakebank.Attempt{Reject: "insufficient_funds"}
 	return []scenario{
-		{name: "bank accepts", end: confirmed, asked: send, runs: [][]string{ask}},
-		{name: "bank rejects", plan: life(fakebank.Change{Status: fakebank.Rejected}), end: rejected, asked: send, runs: [][]string{ask}},
+		{name: "bank accepts", end: confirmed, requests: send, runs: [][]string{check}},
+		{name: "bank rejects", plan: life(fakebank.Change{Status: fakebank.Rejected}), end: rejected, requests: send, runs: [][]string{check}},
 		{
-			// A refusal proves nothing when an earlier send may have reached the bank.
+			// A refusal is no proof if an earlier send may have reached the bank.
 			name: "bank refuses the send", plan: fakebank.Plan{Rest: refusal},
-			end: refused, doubted: transfer.StateManual, asked: send,
+			end: refused, doubted: transfer.StateManual, requests: send,
 		},
 		{
-			name: "bank out of reach, then refuses the send", plan: fakebank.Plan{Rest: refusal}, unreachable: true,
+			name: "bank unreachable, then refuses the send", plan: fakebank.Plan{Rest: refusal}, unreachable: true,
 			end: refused, doubted: transfer.StateManual, runs: [][]string{send},
 		},
 		{
-			name: "not found, sent again and refused", plan: fakebank.Plan{Attempts: []fakebank.Attempt{never}, Rest: refusal},
-			end: unclear, asked: send, runs: [][]string{ask, askAndSend},
+			name: "not found, resent and refused", plan: fakebank.Plan{Attempts: []fakebank.Attempt{never}, Rest: refusal},
+			end: unclear, requests: send, runs: [][]string{check, checkAndSend},
 		},
-		{name: "bank asks to come again", plan: attempts(busy), end: confirmed, asked: send, runs: [][]string{send, ask}},
-		{name: "answer lost", plan: attempts(lost), end: confirmed, asked: send, runs: [][]string{ask}},
-		{name: "answer lost, delivered again when due", plan: attempts(lost), given: []step{delivery(bankPayout), untilDue}, end: confirmed, asked: ask},
-		{name: "bank executes late, after it was sent again", plan: attempts(late), end: missed, asked: send, runs: [][]string{ask, askAndSend, ask}},
-		{name: "not found and sent again", plan: attempts(never), end: missed, asked: send, runs: [][]string{ask, askAndSend, ask}},
+		{name: "bank asks for a retry", plan: attempts(busy), end: confirmed, requests: send, runs: [][]string{send, check}},
+		{name: "answer lost", plan: attempts(lost), end: confirmed, requests: send, runs: [][]string{check}},
+		{name: "answer lost, redelivered when due", plan: attempts(lost), given: []step{delivery(bankPayout), untilDue}, end: confirmed, requests: check},
+		{name: "bank executes late, after a resend", plan: attempts(late), end: missed, requests: send, runs: [][]string{check, checkAndSend, check}},
+		{name: "not found and resent", plan: attempts(never), end: missed, requests: send, runs: [][]string{check, checkAndSend, check}},
 		{
 			name: "returned", plan: life(fakebank.Change{Status: fakebank.Settled}, fakebank.Change{After: time.Hour, Status: fakebank.Returned}),
-			end: returned, asked: send, runs: [][]string{ask, ask},
+			end: returned, requests: send, runs: [][]string{check, check},
 		},
 	}
 }
 
-// perInstance is how many points an instance that nobody kills serves. One that
-// has made 10 sends of which nothing is known holds new ones back for a while,
-// which no scenario is about.
+// perInstance is the number of points that a surviving instance serves. After 10 sends
+// with unknown results an instance defers new ones, which no scenario is about.
 func (s scenario) perInstance() int {
 	switch {
 	case s.plan.Rest != (fakebank.Attempt{}):
-		return 3 // with at most 3 such sends each
+		return 3 // each has at most 3 such sends
 	case len(s.plan.Attempts) > 0:
-		return 8 // with one each
+		return 8 // each has one
 	}
-	return perLane
+	return pointsPerLane
 }
 
-// reconciled is the scenario in which the reconciler dies in its n-th run.
+// reconciled returns the scenario with the reconciler killed in its n-th run.
 func (s scenario) reconciled(n int) scenario {
 	s.given = append(slices.Clone(s.given), s.firstDelivery())
 	for range n - 1 {
 		s.given = append(s.given, func(t *testing.T, l *lane, id string) { l.reconcile(t, id) })
 	}
 	s.given = append(s.given, untilDue)
-	s.name, s.target, s.asked = fmt.Sprintf("%s, run %d of the reconciler", s.name, n), reconcileBank, s.runs[n-1]
+	s.name, s.target, s.requests = fmt.Sprintf("%s, run %d of the reconciler", s.name, n), reconcileBank, s.runs[n-1]
 	return s
 }
 
-// firstDelivery is the one that no crash meets.
+// firstDelivery is the delivery before the reconciler's run.
 func (s scenario) firstDelivery() step {
 	if !s.unreachable {
 		return delivery(s.message)
@@ -176,8 +172,7 @@ func (s scenario) firstDelivery() step {
 	}
 }
 
-// env is what the process that delivers first has in its environment beside the
-// usual.
+// env is additional environment of the first delivery's process.
 func (s scenario) env() []string {
 	if !s.unreachable || s.target != settlePayout {
 		return nil
@@ -185,18 +180,16 @@ func (s scenario) env() []string {
 	return []string{"BANK_URL=" + nowhere}
 }
 
-// nowhere is where nobody listens: a port that needs rights, and that no program
-// has used for decades.
+// nowhere has no listener: the port needs privileges, and no common program uses it.
 const nowhere = "http://127.0.0.1:1"
 
-// step is something that happens to a settlement before the process begins that is
-// to die.
+// step changes a settlement before the process starts.
 type step func(t *testing.T, l *lane, id string)
 
-// messageID is that of the message that is delivered, and delivered again.
+// messageID is the ID of the delivered and redelivered message.
 const messageID = "1001"
 
-// delivery delivers the message, of the settlement stl-8472, as that of another.
+// delivery delivers the message with the settlement ID stl-8472 replaced.
 func delivery(message string) step {
 	return func(t *testing.T, l *lane, id string) {
 		t.Helper()
@@ -208,10 +201,9 @@ func delivery(message string) step {
 
 func messageFor(message, id string) string { return strings.ReplaceAll(message, "stl-8472", id) }
 
-// untilDue lets time pass until the instruction is due.
-func untilDue(t *testing.T, l *lane, id string) { l.pass(t, id) }
+func untilDue(t *testing.T, l *lane, id string) { l.advanceUntilDue(t, id) }
 
-// expiry deletes the receipt, as Spanner does after the receipt retention.
+// expiry deletes the receipt, as Spanner does at the end of the receipt retention.
 func expiry(t *testing.T, l *lane, id string) {
 	t.Helper()
 	_, err := l.db.client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete("settlement_receipts", settlementKey(id))})
@@ -220,7 +212,7 @@ func expiry(t *testing.T, l *lane, id string) {
 	}
 }
 
-// request is the body of the request in which the process dies.
+// request is the body of the request during which the process is killed.
 func (s scenario) request(id string) string {
 	if s.target == reconcileBank {
 		return "{}"
@@ -228,7 +220,7 @@ func (s scenario) request(id string) string {
 	return push(messageID, messageFor(s.message, id))
 }
 
-// outcome is that of a delivery of the message, by what is there before.
+// outcome is the expected outcome of a delivery of the message.
 func (s scenario) outcome(before tally) string {
 	if before.movements == 0 && s.end.movements > 0 {
 		return "applied"
@@ -236,8 +228,8 @@ func (s scenario) outcome(before tally) string {
 	return s.replayed
 }
 
-// endAfter is how everything ends after a crash that left something behind. Of
-// what is counted by delivery, the two after the crash are added.
+// endAfter is the final state after a crash that left a state. Recovery delivers the
+// message twice, which counters of deliveries include.
 func (s scenario) endAfter(left tally) tally {
 	end := s.end
 	if left.doubtful && s.doubted != "" {
@@ -249,19 +241,19 @@ func (s scenario) endAfter(left tally) tally {
 	return end
 }
 
-// checkAcknowledged looks at what a process has acknowledged: it has to be there
-// without another delivery. A run of the reconciler promises nothing.
-func (s scenario) checkAcknowledged(t *testing.T, a answer, given, left tally) {
+// checkAcknowledged requires that the effect of an acknowledged delivery is in the
+// database without a redelivery. A run of the reconciler promises nothing.
+func (s scenario) checkAcknowledged(t *testing.T, a answer, before, after tally) {
 	t.Helper()
 	switch {
 	case a.Status != 200:
 		t.Errorf("answered %d %s", a.Status, a.Body)
 	case s.target == reconcileBank:
-	case a.Outcome != s.outcome(given):
-		t.Errorf("answered %s, want %s", a.Body, s.outcome(given))
-	case left.movements != s.end.movements, left.receipts != s.end.receipts, left.conflicts != s.end.conflicts,
-		left.quarantined == 0 && s.end.quarantined > 0,
-		left.counted == given.counted && s.end.conflicts+s.end.quarantined > 0:
-		t.Errorf("acknowledged %s, and there is %+v", a.Body, left)
+	case a.Outcome != s.outcome(before):
+		t.Errorf("answered %s, want %s", a.Body, s.outcome(before))
+	case after.movements != s.end.movements, after.receipts != s.end.receipts, after.conflicts != s.end.conflicts,
+		after.quarantined == 0 && s.end.quarantined > 0,
+		after.counted == before.counted && s.end.conflicts+s.end.quarantined > 0:
+		t.Errorf("acknowledged %s, and the state is %+v", a.Body, after)
 	}
 }

@@ -17,75 +17,73 @@ import (
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
 
-// TestEveryCrashPoint walks every scenario: a recording run numbers every RPC to
-// Spanner, every request to the bank and the acknowledgement; then for each number
-// the process, which is one of its own, is killed just before that is sent and
-// just after it was answered, the message is delivered again, the reconciler runs,
-// and the whole state is checked. A request that is added to the function adds
-// its points by itself.
+// TestEveryCrashPoint walks every scenario. A recording run numbers every RPC to Spanner,
+// every request to the bank, and the acknowledgement. Then the test kills the function's
+// process just before and just after each of them, delivers the message again, runs the
+// reconciler, and checks the whole state.
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
 	var (
-		walker = crash.New(lanesAtOnce, perLane)
+		walker = crash.New(concurrentLanes, pointsPerLane)
 		wg     sync.WaitGroup
 	)
 	for _, s := range scenarios() {
 		wg.Go(func() { t.Run(s.name, func(t *testing.T) { walker.Walk(t, s.open, s.check) }) })
 	}
 	wg.Wait()
-	t.Log(walker.Walked())
+	t.Log(walker.Summary())
 }
 
-// acknowledgement is the answer to the request by which the process was called.
-// It is answered when whoever called has all of it.
+// acknowledgement is the function's response. It counts as answered when the client has
+// read all of it.
 const acknowledgement = "acknowledgement"
 
-// caller calls the process. Its answer comes by way of the wire.
-type caller struct{ wire *crash.Wire }
+// recordedTransport reports the function's response to the recorder.
+type recordedTransport struct{ recorder *crash.Recorder }
 
 // RoundTrip implements [http.RoundTripper].
-func (c caller) RoundTrip(request *http.Request) (*http.Response, error) {
+func (c recordedTransport) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil || c.wire.Pass(acknowledgement, faultproxy.Requested) {
+	if err != nil || c.recorder.Allow(acknowledgement, faultproxy.Requested) {
 		return response, err
 	}
 	response.Body.Close()
 	return nil, errors.New("killed")
 }
 
-// call starts the scenario's function on a wire and calls it once. acknowledged reports
-// whether its answer arrived.
-func (s scenario) call(t *testing.T, l *lane, w *crash.Wire, id string) (a answer, acknowledged bool) {
+// call starts the scenario's function with a recorder and calls it once. acknowledged
+// reports whether its response arrived.
+func (s scenario) call(t *testing.T, l *lane, r *crash.Recorder, id string) (a answer, acknowledged bool) {
 	t.Helper()
-	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, w.Pass)
+	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, r.Allow)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
 	process := l.start(t, s.target, proxy.Addr, s.env()...)
 	defer process.kill()
-	w.Leads(process.kill)
-	l.gate.Watch(w)
+	r.OnKill(process.kill)
+	l.gate.Watch(r)
 	defer l.gate.Watch(nil)
-	process.client = &http.Client{Transport: caller{w}}
+	process.client = &http.Client{Transport: recordedTransport{r}}
 	a = process.post(t.Context(), pushHeader, strings.NewReader(s.request(id)))
 	acknowledged = a.Status != 0
 	if acknowledged {
-		w.Pass(acknowledgement, faultproxy.Answered)
+		r.Allow(acknowledgement, faultproxy.Answered)
 	}
 	return a, acknowledged
 }
 
-// lane is a world with an instance of each function that nobody kills. Points are
-// walked in it one after another, each with a settlement of its own.
+// lane is a world with an instance of each function that the walk never kills. Its points
+// are walked one after another, each with a settlement of its own.
 type lane struct {
 	*world
 
 	settler, reconciler *function
-	left                int // points that the two instances may yet serve
+	left                int // points until the instances are replaced
 }
 
-// renew replaces instances that have served enough points.
+// renew replaces the instances after some points.
 func (l *lane) renew(t *testing.T, s scenario) {
 	t.Helper()
 	if l.left == 0 {
@@ -97,7 +95,6 @@ func (l *lane) renew(t *testing.T, s scenario) {
 	l.left--
 }
 
-// stop ends the instances, if there are any.
 func (l *lane) stop() {
 	if l.settler != nil {
 		l.settler.kill()
@@ -105,20 +102,19 @@ func (l *lane) stop() {
 	}
 }
 
-// mostTries bounds how often something is tried again that got no answer from
-// Spanner. A killed process can leave a transaction open, and now and then the
-// emulator lets nobody else in for longer than a delivery waits.
-const mostTries = 5
+// maxTries bounds the retries after errors of Spanner. A killed process can leave a
+// transaction open that blocks the emulator for longer than a delivery's deadline.
+const maxTries = 5
 
-// deliver delivers a message to the instance that nobody kills, and again, as Pub/Sub
-// does, where it is not acknowledged.
+// deliver delivers a message to the surviving instance, and redelivers it, as Pub/Sub
+// does, until it is acknowledged.
 func (l *lane) deliver(t *testing.T, messageID, message, want string) {
 	t.Helper()
 	a := l.settler.deliver(t.Context(), messageID, message)
-	for n := 1; n < mostTries && a.Status == http.StatusInternalServerError && a.Outcome == "unknown"; n++ {
-		t.Logf("delivered: %s; delivering again", a.Body)
+	for n := 1; n < maxTries && a.Status == http.StatusInternalServerError && a.Outcome == "unknown"; n++ {
+		t.Logf("delivered: %s; redelivering", a.Body)
 		if a = l.settler.deliver(t.Context(), messageID, message); want == "applied" && a.Outcome == "duplicate" {
-			want = a.Outcome // it had been applied without an answer
+			want = a.Outcome // the delivery before was applied without an answer
 		}
 	}
 	if a.Status != http.StatusOK || a.Outcome != want {
@@ -126,14 +122,14 @@ func (l *lane) deliver(t *testing.T, messageID, message, want string) {
 	}
 }
 
-// reconcile lets time pass until the settlement's instruction is due, and runs
-// the reconciler.
+// reconcile advances the clock until the settlement's instruction is due, and runs the
+// reconciler.
 func (l *lane) reconcile(t *testing.T, id string) {
 	t.Helper()
-	l.pass(t, id)
+	l.advanceUntilDue(t, id)
 	a := l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
-	for n := 1; n < mostTries && (a.Status == http.StatusInternalServerError || strings.Contains(a.Body, `"failed"`)); n++ {
-		t.Logf("reconcile: %s; once more", a.Body)
+	for n := 1; n < maxTries && (a.Status == http.StatusInternalServerError || strings.Contains(a.Body, `"failed"`)); n++ {
+		t.Logf("reconcile: %s; trying again", a.Body)
 		a = l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
 	}
 	if a.Status != 200 || strings.Contains(a.Body, `"failed"`) {
@@ -141,7 +137,7 @@ func (l *lane) reconcile(t *testing.T, id string) {
 	}
 }
 
-// state is the state of the settlement's instruction.
+// state returns the state of the settlement's instruction.
 func (l *lane) state(t *testing.T, id string) transfer.State {
 	t.Helper()
 	row, err := l.db.client.Single().ReadRow(t.Context(), "bank_instructions", settlementKey(id), []string{"state"})
@@ -158,82 +154,75 @@ func (l *lane) state(t *testing.T, id string) transfer.State {
 	return transfer.State(state)
 }
 
-// mostRuns bounds the runs of the reconciler after a crash. The longest way is that of
-// an instruction that is sent and refused until the bank may have forgotten it.
-const mostRuns = 40
-
-// perLane is how many points are walked in one database. Every look at it takes
-// all of it.
-const perLane = 6
-
-// lanesAtOnce is how many lanes are walked at the same time. They wait for each
-// other's transactions in the emulator, and for back-off, more than they compute.
-const lanesAtOnce = 8
+const (
+	// maxRuns bounds the runs of the reconciler after a crash. An instruction that the
+	// bank refuses until its key expires needs most of them.
+	maxRuns = 40
+	// pointsPerLane is the number of points in one database. Each check reads all rows.
+	pointsPerLane = 6
+	// concurrentLanes exceeds the number of cores: lanes wait for each other's
+	// transactions in the emulator, and for back-off, more than they compute.
+	concurrentLanes = 8
+)
 
 // open opens a lane for the scenario.
-func (s scenario) open(t *testing.T) crash.Point {
+func (s scenario) open(t *testing.T) crash.Scenario {
 	t.Helper()
 	l := &lane{world: newWorld(t, s.plan)}
 	t.Cleanup(l.stop)
-	return func(t *testing.T, n int, w *crash.Wire) { s.point(t, l, fmt.Sprintf("stl-%d", n), w) }
+	return func(t *testing.T, n int, r *crash.Recorder) { s.point(t, l, fmt.Sprintf("stl-%d", n), r) }
 }
 
-// check looks at what a process that lives asks of the bank.
-func (s scenario) check(t *testing.T, recorded []crash.Moment) {
+// check compares the recorded requests to the bank.
+func (s scenario) check(t *testing.T, recorded []crash.Point) {
 	t.Helper()
-	if asked := toTheBank(recorded); !slices.Equal(asked, s.asked) {
-		t.Errorf("the bank was asked %v, want %v", asked, s.asked)
-	}
-}
-
-// toTheBank returns the requests to the bank.
-func toTheBank(moments []crash.Moment) []string {
-	var asked []string
-	for _, m := range moments {
-		if m.At == faultproxy.Requested && (m.What == http.MethodPost || m.What == http.MethodGet) {
-			asked = append(asked, m.What)
+	var requests []string
+	for _, p := range recorded {
+		if p.At == faultproxy.Requested && (p.Call == http.MethodPost || p.Call == http.MethodGet) {
+			requests = append(requests, p.Call)
 		}
 	}
-	return asked
+	if !slices.Equal(requests, s.requests) {
+		t.Errorf("requests to the bank %v, want %v", requests, s.requests)
+	}
 }
 
-// point runs the scenario once, for a settlement of its own, with the process on the
-// wire.
-func (s scenario) point(t *testing.T, l *lane, id string, w *crash.Wire) {
+// point runs the scenario once, for a settlement of its own.
+func (s scenario) point(t *testing.T, l *lane, id string, r *crash.Recorder) {
 	t.Helper()
 	l.renew(t, s)
 	l.bank.Expect(id, transfer.InstructionKey(id).String())
 	for _, do := range s.given {
 		do(t, l, id)
 	}
-	var given tally // of what a reconciler acknowledges nothing depends on it
+	var before tally // not needed for the reconciler, whose acknowledgement promises nothing
 	if s.target == settlePayout {
-		given = s.look(t, l, id)
+		before = s.read(t, l, id)
 	}
-	a, acknowledged := s.call(t, l, w, id)
-	if _, killed := w.All(); !killed && !acknowledged {
+	a, acknowledged := s.call(t, l, r, id)
+	if _, killed := r.Points(); !killed && !acknowledged {
 		t.Fatalf("not killed, and no answer: %s", a.Error)
 	}
-	left := s.look(t, l, id)
+	after := s.read(t, l, id)
 	if acknowledged {
-		s.checkAcknowledged(t, a, given, left)
+		s.checkAcknowledged(t, a, before, after)
 	}
-	s.recover(t, l, id, left)
+	s.recover(t, l, id, after)
 }
 
-// recover delivers the message of a dead process again, runs the reconciler until
-// everything is settled, and looks at the world. left is what the process left
-// behind.
+// recover redelivers the message, publishes it again, and runs the reconciler until the
+// instruction has its final state. Then it checks the state. left is the state after the
+// crash.
 func (s scenario) recover(t *testing.T, l *lane, id string, left tally) {
 	t.Helper()
 	l.deliver(t, messageID, messageFor(s.message, id), s.outcome(left))
 	l.deliver(t, "published again", messageFor(s.message, id), s.replayed)
 	want := s.endAfter(left)
-	for n := 0; n == 0 || n < mostRuns && l.state(t, id) != want.instruction; n++ {
+	for n := 0; n == 0 || n < maxRuns && l.state(t, id) != want.instruction; n++ {
 		l.reconcile(t, id)
 	}
-	got := s.look(t, l, id)
-	got.missed = got.missed && want.missed // it can always be, and where the scenario is about it, it must
+	got := s.read(t, l, id)
+	got.missed = got.missed && want.missed // other scenarios may miss too, depending on the point
 	if got != want {
 		t.Errorf("ends as %+v, want %+v", got, want)
 	}

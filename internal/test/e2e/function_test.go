@@ -29,18 +29,16 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// childMode tells the test binary to be the function instead: the functions
-// framework with the registered functions, as the platform builds it.
-const childMode = "SETTLEONCE_TEST_CHILD"
+// asFunction makes the test binary the function: the Functions Framework with the
+// registered functions, as the platform builds it.
+const asFunction = "SETTLEONCE_TEST_AS_FUNCTION"
 
 func TestMain(m *testing.M) {
-	switch os.Getenv(childMode) {
-	case "function":
-		child.Follow()
-		exitWith(funcframework.StartHostPort("127.0.0.1", os.Getenv("PORT")))
-	default:
+	if os.Getenv(asFunction) == "" {
 		os.Exit(m.Run())
 	}
+	child.ExitWithParent()
+	exitWith(funcframework.StartHostPort("127.0.0.1", os.Getenv("PORT")))
 }
 
 func exitWith(err error) {
@@ -48,7 +46,7 @@ func exitWith(err error) {
 	os.Exit(1)
 }
 
-// function is a running child process.
+// function is a process that serves one of the two functions.
 type function struct {
 	url     string
 	client  *http.Client
@@ -67,7 +65,7 @@ func (f *function) signal() syscall.Signal {
 	return status.Signal()
 }
 
-// logBuffer is what a child writes, readable while it writes.
+// logBuffer collects the output of a process while it runs.
 type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -79,11 +77,10 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String returns the end of what was written, for a test's messages.
+// String returns the last bytes, for failure messages.
 func (b *logBuffer) String() string {
-	const most = 2000
 	all := b.all()
-	return all[max(0, len(all)-most):]
+	return all[max(0, len(all)-2000):]
 }
 
 func (b *logBuffer) all() string {
@@ -92,14 +89,14 @@ func (b *logBuffer) all() string {
 	return b.text.String()
 }
 
-// startChild runs the test binary as a child that is the function, with the
-// environment that the platform gives a function, and waits until it listens.
-func startChild(t *testing.T, env ...string) *function {
+// startFunction starts a function with the environment that the platform sets, and waits
+// until it listens.
+func startFunction(t *testing.T, env ...string) *function {
 	t.Helper()
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	f := &function{url: "http://" + addr + "/", client: http.DefaultClient, exited: make(chan struct{}), log: &logBuffer{}}
-	cmd, _ := functionProcess(context.WithoutCancel(t.Context()), t, // ended by the clean-up
+	cmd, _ := functionProcess(context.WithoutCancel(t.Context()), t, // the cleanup ends it
 		append([]string{"PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD"}, env...)...)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	if err := cmd.Start(); err != nil {
@@ -107,7 +104,7 @@ func startChild(t *testing.T, env ...string) *function {
 	}
 	f.process = cmd.Process
 	go func() {
-		_ = cmd.Wait() // how it ends is the test's business
+		_ = cmd.Wait() // the state tells how it ended
 		f.state = cmd.ProcessState
 		close(f.exited)
 	}()
@@ -116,42 +113,41 @@ func startChild(t *testing.T, env ...string) *function {
 	return f
 }
 
-// functionProcess is the test binary as the function. It ends with this process,
-// however that ends, and when tie is closed.
-func functionProcess(ctx context.Context, t *testing.T, env ...string) (cmd *exec.Cmd, tie io.Closer) {
+// functionProcess returns the function's command. The process ends when this process
+// ends, and when binding is closed.
+func functionProcess(ctx context.Context, t *testing.T, env ...string) (cmd *exec.Cmd, binding io.Closer) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd = exec.CommandContext(ctx, program)
-	cmd.Env = append(append(os.Environ(), childMode+"=function"), env...)
-	if tie, err = child.Tie(cmd); err != nil {
+	cmd.Env = append(append(os.Environ(), asFunction+"=1"), env...)
+	if binding, err = child.BindToParent(cmd); err != nil {
 		t.Fatal(err)
 	}
-	return cmd, tie
+	return cmd, binding
 }
 
-// TestNoFunctionOutlivesItsTest: package child's test kills the parent, which
-// closes the tie.
-func TestNoFunctionOutlivesItsTest(t *testing.T) {
+// The test of package child shows that the kernel closes the binding of a killed parent.
+func TestFunctionExitsWhenItsBindingCloses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd, tie := functionProcess(ctx, t, "PORT=0", "FUNCTION_TARGET=SettlePayout")
+	cmd, binding := functionProcess(ctx, t, "PORT=0", "FUNCTION_TARGET=SettlePayout")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := tie.Close(); err != nil {
+	if err := binding.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != child.Exit {
-		t.Errorf("ended by %v, want exit status %d", err, child.Exit)
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != child.ExitStatus {
+		t.Errorf("ended by %v, want exit status %d", err, child.ExitStatus)
 	}
 }
 
 func (f *function) kill() {
-	_ = f.process.Kill() // it may have ended already
+	_ = f.process.Kill() // an error means that it ended already
 	<-f.exited
 }
 
@@ -160,7 +156,7 @@ func (f *function) waitUntilListening(t *testing.T, addr string) {
 	waitFor(t, 20*time.Second, func() bool {
 		select {
 		case <-f.exited:
-			t.Fatalf("the child ended: %s", f.log)
+			t.Fatalf("the function ended: %s", f.log)
 		default:
 		}
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
@@ -171,7 +167,6 @@ func (f *function) waitUntilListening(t *testing.T, addr string) {
 	})
 }
 
-// waitFor waits until what it is given holds.
 func waitFor(t *testing.T, limit time.Duration, holds func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -187,20 +182,19 @@ func waitFor(t *testing.T, limit time.Duration, holds func() bool) {
 	}
 }
 
-// waitForLog waits until the child has logged text n times.
+// waitForLog waits until the function has logged text n times.
 func (f *function) waitForLog(t *testing.T, text string, n int) {
 	t.Helper()
 	waitFor(t, 30*time.Second, func() bool { return strings.Count(f.log.all(), text) >= n })
 }
 
-// ports counts the ports that were given out. They lie below those that the system
-// gives to whoever does not ask for one, so that nobody takes a port before the
-// process that it was chosen for.
+// ports counts the assigned ports. They are below the range of ports that the kernel
+// chooses itself, so that no other process gets one in between.
 var ports atomic.Int64
 
 const firstPort, lastPort = 20_000, 32_000
 
-// freeAddr returns an address that nobody listens on.
+// freeAddr returns an address with a free port.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range lastPort - firstPort {
@@ -216,7 +210,7 @@ func freeAddr(t *testing.T) string {
 	return ""
 }
 
-// database is a database of the test's own with the schema.
+// database is a database with the schema for one test.
 type database struct {
 	name   string
 	client *spanner.Client
@@ -241,11 +235,12 @@ func openDatabase(t *testing.T, e *emulator.Spanner, name string) database {
 	return database{name, client}
 }
 
-// env is the environment of a function on this database, by way of host.
+// env is the environment of a function that reaches the database through host.
 func (d database) env(host string) []string {
 	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host, "K_SERVICE=settleonce"}
 }
 
+// snapshot reads all rows, and fails the test for each rule that they break.
 func (d database) snapshot(t *testing.T) audit.Snapshot {
 	t.Helper()
 	all, err := audit.Read(t.Context(), d.client)
@@ -258,7 +253,7 @@ func (d database) snapshot(t *testing.T) audit.Snapshot {
 	return all
 }
 
-// answer is what a function answers.
+// answer is an HTTP response of a function. Status 0 means that none arrived.
 type answer struct {
 	Status       int       `json:"-"`
 	Body         string    `json:"-"`
@@ -272,7 +267,6 @@ type answer struct {
 	Error        string    `json:"error"`
 }
 
-// post sends a request as it is. A transport error is an answer with status 0.
 func (f *function) post(ctx context.Context, header http.Header, body io.Reader) answer {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, f.url, body)
 	if err != nil {
@@ -297,7 +291,7 @@ func (f *function) post(ctx context.Context, header http.Header, body io.Reader)
 
 var pushHeader = http.Header{"Content-Type": {"application/json"}}
 
-// eventHeader is what Eventarc sends.
+// eventHeader is the header of an Eventarc request.
 var eventHeader = http.Header{
 	"Content-Type":   {"application/json"},
 	"Ce-Id":          {"1001"},
@@ -307,20 +301,20 @@ var eventHeader = http.Header{
 	"Ce-Time":        {"2026-11-29T12:00:00.000Z"},
 }
 
-// push is a Pub/Sub push body.
+// push returns the body of a Pub/Sub push request.
 func push(messageID, data string) string {
 	return fmt.Sprintf(`{"message":{"data":%q,"messageId":%q,"publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s"}`,
 		base64.StdEncoding.EncodeToString([]byte(data)), messageID)
 }
 
-// deliver delivers a message as Eventarc does.
+// deliver delivers a message in an Eventarc request.
 func (f *function) deliver(ctx context.Context, messageID, data string) answer {
 	return f.post(ctx, eventHeader, strings.NewReader(push(messageID, data)))
 }
 
 const plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
 
-// line returns the first line that the child has logged and that holds text.
+// line returns the first log line that contains text.
 func (f *function) line(t *testing.T, text string) map[string]any {
 	t.Helper()
 	f.waitForLog(t, text, 1)

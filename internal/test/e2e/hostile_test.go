@@ -23,8 +23,8 @@ import (
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
-// sendRaw writes a request as it is, and reads the answer. With closes, the
-// caller then says that nothing more comes. Without an answer the status is 0.
+// sendRaw writes a request unchanged, and reads the response. With closes, it then closes
+// the connection for writing.
 func (f *function) sendRaw(ctx context.Context, request string, closes bool) answer {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", strings.Trim(strings.TrimPrefix(f.url, "http://"), "/"))
 	if err != nil {
@@ -35,11 +35,11 @@ func (f *function) sendRaw(ctx context.Context, request string, closes bool) ans
 		return answer{Error: err.Error()}
 	}
 	written := make(chan struct{})
-	go func() { // beside the reading: an answer can come before all is written
+	go func() { // concurrently, because the response can arrive before the end of the request
 		defer close(written)
 		_, err := io.WriteString(conn, request)
 		if err == nil && closes {
-			_ = conn.(*net.TCPConn).CloseWrite() // the answer tells
+			_ = conn.(*net.TCPConn).CloseWrite() // the response tells
 		}
 	}()
 	method, _, _ := strings.Cut(request, " ")
@@ -49,7 +49,7 @@ func (f *function) sendRaw(ctx context.Context, request string, closes bool) ans
 	return a
 }
 
-// readAnswer reads the answer to a request of that method.
+// readAnswer reads the response to a request with the method.
 func readAnswer(r *bufio.Reader, method string) answer {
 	response, err := http.ReadResponse(r, &http.Request{Method: method})
 	if err != nil {
@@ -61,55 +61,54 @@ func readAnswer(r *bufio.Reader, method string) answer {
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	a := answer{Status: response.StatusCode, Body: string(text)}
-	_ = json.Unmarshal(text, &a) // net/http's own answers are text
+	_ = json.Unmarshal(text, &a) // net/http's own responses are text
 	if err != nil {
 		a.Error = err.Error()
 	}
 	return a
 }
 
-// hostileRequest is a request with what has to become of it.
+// hostileRequest is a request with its expected result.
 type hostileRequest struct {
 	name    string
 	request string
 	closes  bool
 	status  int
-	// outcome and reason of the answer. An empty outcome is an answer that is not
-	// the function's own.
+	// outcome and reason of the response. An empty outcome means that net/http or the
+	// framework answers.
 	outcome, reason string
-	// kept is what is in quarantine after that, where the reason is unsupported_event.
+	// kept is the quarantined data, if the reason is unsupported_event.
 	kept string
 }
 
-// requests makes hostile requests, each about a payout of its own.
+// requests makes requests, each with a new payout.
 type requests struct{ n int }
 
-// payout is a payout message that was not there before.
+// payout returns a new payout message.
 func (r *requests) payout() string {
 	r.n++
 	return fmt.Sprintf(`{"settlement_id":"hostile-%d","account_id":"a","amount_cents":1}`, r.n)
 }
 
-// push is a push body with a new payout.
+// push returns a push body with a new payout.
 func (r *requests) push() string { return push(fmt.Sprint(r.n+1), r.payout()) }
 
-// with is such a body with members put into the message.
+// with returns a push body with additional members in the message.
 func (r *requests) with(members string) string {
 	return strings.Replace(r.push(), `"message":{`, `"message":{`+members+`,`, 1)
 }
 
-// bare is a push body with a new payout and nothing else in the message than
-// members.
+// bare returns a push body whose message has a new payout and the members only.
 func (r *requests) bare(members string) string {
 	return fmt.Sprintf(`{"message":{"data":%q,%s},"subscription":"s"}`, base64.StdEncoding.EncodeToString([]byte(r.payout())), members)
 }
 
-// posted is a request with header lines and a body.
+// posted returns a request with header lines and a body.
 func posted(header, body string) string {
 	return fmt.Sprintf("POST / HTTP/1.1\r\nHost: f\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
 }
 
-// chunks is a request whose body is in chunks of that size, and what ends them.
+// chunks returns a request with the body in chunks of a size, and then end.
 func chunks(header, body string, size int, extension, end string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "POST / HTTP/1.1\r\nHost: f\r\nTransfer-Encoding: chunked\r\n%s\r\n", header)
@@ -120,8 +119,8 @@ func chunks(header, body string, size int, extension, end string) string {
 	return b.String() + end
 }
 
-// binaryEvent are the header lines of a binary event, in which changes replace or
-// add some; a name stands before each value.
+// binaryEvent returns the header lines of a binary event. changes are pairs of a name
+// and a value, which replace or add lines.
 func binaryEvent(changes ...string) string {
 	header := eventHeader.Clone()
 	for change := range slices.Chunk(changes, 2) {
@@ -155,9 +154,9 @@ const (
 	unsupported = "unsupported_event"
 )
 
-// becomes checks what became of a request: the answer, and that it stands where
-// the answer says and nowhere else. It returns what is stored after it.
-func (h hostileRequest) becomes(t *testing.T, f *function, db database, before audit.Snapshot) audit.Snapshot {
+// check sends the request and checks the response. The message must be in the table that
+// the outcome names, and in no other. It returns the rows afterwards.
+func (h hostileRequest) check(t *testing.T, f *function, db database, before audit.Snapshot) audit.Snapshot {
 	t.Helper()
 	a := f.sendRaw(t.Context(), h.request, h.closes)
 	if a.Status != h.status || a.Outcome != h.outcome || a.Reason != h.reason {
@@ -168,54 +167,53 @@ func (h hostileRequest) becomes(t *testing.T, f *function, db database, before a
 	if (moved == 1) != (h.outcome == applied) || (kept == 1) != (h.outcome == quarantined) || moved+kept > 1 {
 		t.Errorf("%d movements and %d quarantined messages more", moved, kept)
 	}
-	asItCame := func(q spannerstore.QuarantineRow) bool {
+	unchanged := func(q spannerstore.QuarantineRow) bool {
 		return string(q.Data) == h.kept && q.Reason == payout.ReasonUnsupportedEvent
 	}
-	if h.reason == unsupported && !slices.ContainsFunc(after.Quarantined, asItCame) {
-		t.Error("not kept as it came")
+	if h.reason == unsupported && !slices.ContainsFunc(after.Quarantined, unchanged) {
+		t.Error("not quarantined unchanged")
 	}
 	return after
 }
 
-// runHostile lets one function answer all of them, one after the other.
+// runHostile sends all requests to one function, one after another.
 func runHostile(t *testing.T, all []hostileRequest) {
 	t.Helper()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
-	stored := db.snapshot(t)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	rows := db.snapshot(t)
 	for _, h := range all {
-		t.Run(h.name, func(t *testing.T) { stored = h.becomes(t, f, db, stored) })
+		t.Run(h.name, func(t *testing.T) { rows = h.check(t, f, db, rows) })
 	}
 	if a := f.deliver(t.Context(), "last", plain); a.Outcome != applied {
-		t.Errorf("the next good payout: %d %s %s", a.Status, a.Body, a.Error)
+		t.Errorf("the next valid payout: %d %s %s", a.Status, a.Body, a.Error)
 	}
 	if log := f.log.all(); strings.Contains(log, "panic") || strings.Contains(log, "CRITICAL") {
 		t.Errorf("logged %s", f.log)
 	}
 }
 
-// settles is a request that has to be settled.
+// settles expects a settlement.
 func settles(name, request string) hostileRequest {
 	return hostileRequest{name: name, request: request, status: 200, outcome: applied}
 }
 
-// isKept is a request that is no Pub/Sub message and is kept whole.
+// isKept expects that the body is quarantined unchanged, since it is no Pub/Sub message.
 func isKept(name, request, body string) hostileRequest {
 	return hostileRequest{name: name, request: request, status: 200, outcome: quarantined, reason: unsupported, kept: body}
 }
 
-// isTurnedAway is a request that is answered by the function and goes nowhere.
-func isTurnedAway(name, request string, status int) hostileRequest {
+// isRejected expects that the function answers an error and stores nothing.
+func isRejected(name, request string, status int) hostileRequest {
 	return hostileRequest{name: name, request: request, status: status, outcome: unknown}
 }
 
-// isRefused is a request that never gets to the function.
+// isRefused expects that net/http or the framework answers.
 func isRefused(name, request string, status int) hostileRequest {
 	return hostileRequest{name: name, request: request, status: status}
 }
 
-// TestContentTypes: what a request calls its body matters only where it says that
-// it is an event.
+// The content type matters only if it says that the body is an event.
 func TestContentTypes(t *testing.T) {
 	t.Parallel()
 	var r requests
@@ -245,12 +243,11 @@ func TestContentTypes(t *testing.T) {
 	all = append(
 		all,
 		isKept("compressed", posted("Content-Encoding: gzip\r\n", compressed), compressed),
-		settles("called compressed", posted("Content-Encoding: gzip\r\n", r.push())),
+		settles("compressed by name only", posted("Content-Encoding: gzip\r\n", r.push())),
 	)
 	runHostile(t, all)
 }
 
-// TestHostileHeaders: what a header can hold, and how much of it.
 func TestHostileHeaders(t *testing.T) {
 	t.Parallel()
 	var r requests
@@ -263,11 +260,11 @@ func TestHostileHeaders(t *testing.T) {
 		settles("1,000 extensions", posted(binaryEvent()+extensions.String(), r.push())),
 		settles("900 KiB", posted("X-Filler: "+strings.Repeat("x", 900<<10)+"\r\n", r.push())),
 		isRefused("over 1 MiB", posted("X-Filler: "+strings.Repeat("x", 1<<20+8<<10)+"\r\n", r.push()), 431),
-		isRefused("over 1 MiB of small ones", posted(strings.Repeat("X-Filler: x\r\n", 100_000), r.push()), 431),
-		isKept("1 MiB that is kept", posted(otherType("Ce-Subject", strings.Repeat(`"`, 1<<20-4096)), "1"), "1"),
-		isKept("1,000 extensions that are kept", posted(otherType()+extensions.String(), "2"), "2"),
-		isKept("no UTF-8 that is kept", posted(otherType("Ce-Id", strings.Repeat("a\xff", 512), "Ce-Subject", "\xff\xfe"), "3"), "3"),
-		isKept("a name without an end", posted(otherType("Ce-", "x"), "4"), "4"),
+		isRefused("over 1 MiB of small headers", posted(strings.Repeat("X-Filler: x\r\n", 100_000), r.push()), 431),
+		isKept("1 MiB, kept", posted(otherType("Ce-Subject", strings.Repeat(`"`, 1<<20-4096)), "1"), "1"),
+		isKept("1,000 extensions, kept", posted(otherType()+extensions.String(), "2"), "2"),
+		isKept("invalid UTF-8, kept", posted(otherType("Ce-Id", strings.Repeat("a\xff", 512), "Ce-Subject", "\xff\xfe"), "3"), "3"),
+		isKept("an extension without a name", posted(otherType("Ce-", "x"), "4"), "4"),
 		settles("an enormous event ID", posted(binaryEvent("Ce-Id", strings.Repeat("7", 500<<10)), r.push())),
 		settles("an enormous URL", strings.Replace(posted("", r.push()), "POST /", "POST /?"+strings.Repeat("x", 500<<10), 1)),
 		isRefused("NUL in a value", posted("Ce-Id: 7\x00\r\n", r.push()), 400),
@@ -281,8 +278,7 @@ func TestHostileHeaders(t *testing.T) {
 	runHostile(t, all)
 }
 
-// TestHostileAttributes: attributes, IDs and the rest of what a message has beside
-// its data.
+// Attributes, IDs and all other members of a message but its data.
 func TestHostileAttributes(t *testing.T) {
 	t.Parallel()
 	var r requests
@@ -305,9 +301,9 @@ func TestHostileAttributes(t *testing.T) {
 	all := []hostileRequest{
 		settles("1,000 attributes", posted("", r.with(attributes(1000, "v")))),
 		kept("1,000 attributes of 200 bytes", r.with(attributes(1000, strings.Repeat("v", 200)))),
-		notJSON("1,000 attributes of what is no payout", broken(attributes(1000, `\u0001\"`))),
-		settles("NUL in all of them", posted("", r.bare(nul))),
-		notJSON("NUL in all of what is no payout", broken(strings.Replace(nul, `"messageId":"7\u0000",`, "", 1))),
+		notJSON("1,000 attributes of an invalid payout", broken(attributes(1000, `\u0001\"`))),
+		settles("NUL in all of a payout", posted("", r.bare(nul))),
+		notJSON("NUL in all of an invalid payout", broken(strings.Replace(nul, `"messageId":"7\u0000",`, "", 1))),
 		kept("a NUL byte", strings.Replace(r.push(), `"subscription":"`, "\"subscription\":\"\x00", 1)),
 		kept("a NUL byte at the end", r.push()+"\x00"),
 		{name: "NUL in a settlement ID", request: posted("", push("9", `{"settlement_id":"a\u0000","account_id":"a","amount_cents":1}`)), status: 200, outcome: quarantined, reason: "invalid_field"},
@@ -319,7 +315,7 @@ func TestHostileAttributes(t *testing.T) {
 		settles("an empty message ID", posted("", r.bare(`"messageId":""`))),
 		settles("no message ID", posted("", r.bare(`"x":1`))),
 		kept("a number for a message ID", r.bare(`"messageId":7`)),
-		kept("half a character in an attribute", r.with(`"attributes":{"a":"\ud83d"}`)),
+		kept("half a surrogate pair in an attribute", r.with(`"attributes":{"a":"\ud83d"}`)),
 		kept("an attribute twice", r.with(`"attributes":{"a":"1","\u0061":"1"}`)),
 	}
 	for _, when := range []string{
@@ -338,7 +334,7 @@ func TestHostileAttributes(t *testing.T) {
 	runHostile(t, all)
 }
 
-// TestHostileLengths: announced lengths and chunks.
+// Content lengths and chunks.
 func TestHostileLengths(t *testing.T) {
 	t.Parallel()
 	var r requests
@@ -359,8 +355,8 @@ func TestHostileLengths(t *testing.T) {
 		isRefused("two in one", length("Content-Length: 5, 6"), 400),
 		isRefused("two that differ", length("Content-Length: 5\r\nContent-Length: 6"), 400),
 		isRefused("past int64", length("Content-Length: 99999999999999999999"), 400),
-		isTurnedAway("an exbibyte", length("Content-Length: 1152921504606846976"), 413),
-		isTurnedAway("one byte over 16 MiB", length("Content-Length: 16777217"), 413),
+		isRejected("an exbibyte", length("Content-Length: 1152921504606846976"), 413),
+		isRejected("one byte over 16 MiB", length("Content-Length: 16777217"), 413),
 
 		settles("chunks", chunks("", r.push(), 64, "", end)),
 		settles("chunks of a byte", chunks("", r.push(), 1, "", end)),
@@ -368,34 +364,33 @@ func TestHostileLengths(t *testing.T) {
 		settles("chunks with a trailer", chunks("Trailer: X-Sum\r\n", r.push(), 64, "", "0\r\nX-Sum: 7\r\n\r\n")),
 		settles("chunks with a trailer that is an event", chunks("", r.push(), 64, "", "0\r\nCe-Type: other\r\nCe-Specversion: 1.0\r\n\r\n")),
 		settles("leading zeros", strings.Replace(chunks("", r.push(), 4096, "", end), "\r\n\r\n", "\r\n\r\n0000", 1)),
-		{name: "chunks that break off", request: chunks("", r.push(), 64, "", ""), closes: true, status: 400, outcome: unknown},
-		{name: "a chunk that breaks off", request: chunks("", "", 1, "", "40\r\nabc"), closes: true, status: 400, outcome: unknown},
-		isTurnedAway("no hexadecimal size", chunks("", "", 1, "", "xyz\r\n"), 400),
-		isTurnedAway("a negative size", chunks("", "", 1, "", "-1\r\n"), 400),
-		isTurnedAway("a size past int64", chunks("", "", 1, "", "fffffffffffffffff\r\n"), 400),
-		isTurnedAway("no line end after a chunk", chunks("", "", 1, "", "2\r\n{}xyz"), 400),
-		isTurnedAway("a long line of a size", chunks("", "", 1, "", "2;"+strings.Repeat("x", 8<<10)+"\r\n{}\r\n"+end), 400),
-		isTurnedAway("more extensions than data", chunks("", strings.Repeat(" ", 4<<10), 1, ";"+strings.Repeat("x", 1<<10), end), 400),
-		isTurnedAway("an endless trailer", chunks("", "{}", 2, "", "0\r\n"+strings.Repeat("X: x\r\n", 10_000)+"\r\n"), 400),
-		isTurnedAway("over 16 MiB", chunks("", strings.Repeat(" ", 16<<20+1), 1<<20, "", end), 413),
+		{name: "truncated chunks", request: chunks("", r.push(), 64, "", ""), closes: true, status: 400, outcome: unknown},
+		{name: "a truncated chunk", request: chunks("", "", 1, "", "40\r\nabc"), closes: true, status: 400, outcome: unknown},
+		isRejected("no hexadecimal size", chunks("", "", 1, "", "xyz\r\n"), 400),
+		isRejected("a negative size", chunks("", "", 1, "", "-1\r\n"), 400),
+		isRejected("a size past int64", chunks("", "", 1, "", "fffffffffffffffff\r\n"), 400),
+		isRejected("no line end after a chunk", chunks("", "", 1, "", "2\r\n{}xyz"), 400),
+		isRejected("a long line of a size", chunks("", "", 1, "", "2;"+strings.Repeat("x", 8<<10)+"\r\n{}\r\n"+end), 400),
+		isRejected("more extensions than data", chunks("", strings.Repeat(" ", 4<<10), 1, ";"+strings.Repeat("x", 1<<10), end), 400),
+		isRejected("an endless trailer", chunks("", "{}", 2, "", "0\r\n"+strings.Repeat("X: x\r\n", 10_000)+"\r\n"), 400),
+		isRejected("over 16 MiB", chunks("", strings.Repeat(" ", 16<<20+1), 1<<20, "", end), 413),
 		settles("a length beside them", strings.Replace(chunks("", r.push(), 64, "", end), "\r\n", "\r\nContent-Length: 3\r\n", 1)),
 		isRefused("compressed and chunked", strings.Replace(chunks("", r.push(), 64, "", end), "chunked", "gzip, chunked", 1), 501),
 		isRefused("identity", strings.Replace(posted("", r.push()), "Host", "Transfer-Encoding: identity\r\nHost", 1), 501),
 		isRefused("chunked twice", strings.Replace(chunks("", r.push(), 64, "", end), "chunked", "chunked, chunked", 1), 501),
-		settles("announced and continued", posted("Expect: 100-continue\r\n", r.push())),
-		isRefused("an expectation that is not known", posted("Expect: payment\r\n", r.push()), 417),
+		settles("expected and continued", posted("Expect: 100-continue\r\n", r.push())),
+		isRefused("an unknown expectation", posted("Expect: payment\r\n", r.push()), 417),
 	}
 	runHostile(t, all)
 }
 
-// TestMethodsAndPaths: what else a request line can say.
 func TestMethodsAndPaths(t *testing.T) {
 	t.Parallel()
 	var r requests
 	line := func(line string) string { return strings.Replace(posted("", r.push()), "POST / HTTP/1.1", line, 1) }
 	var all []hostileRequest
 	for _, method := range []string{"GET", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PURGE", "post", "M-SEARCH"} {
-		all = append(all, isTurnedAway(method, line(method+" / HTTP/1.1"), 405))
+		all = append(all, isRejected(method, line(method+" / HTTP/1.1"), 405))
 	}
 	all = append(
 		all,
@@ -418,13 +413,12 @@ func TestMethodsAndPaths(t *testing.T) {
 	runHostile(t, all)
 }
 
-// TestOtherTopicsAndSubscriptions: a payout is a payout whichever way it comes,
-// through a second topic, by hand or from the dead-letter topic. What comes by the
-// wrong topic and is none is kept.
+// A payout settles from any topic, also from the dead-letter topic.
+// Other messages of a wrong topic are quarantined.
 func TestOtherTopicsAndSubscriptions(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	from := func(topic, subscription, body string) answer {
 		header := eventHeader.Clone()
 		header.Set("Ce-Source", "//pubsub.googleapis.com/projects/"+topic)
@@ -437,7 +431,7 @@ func TestOtherTopicsAndSubscriptions(t *testing.T) {
 		{"another topic", "p/topics/other", "projects/p/subscriptions/other", push("2", plain), "duplicate", ""},
 		{"another project", "elsewhere/topics/payouts", "projects/elsewhere/subscriptions/s", push("1", plain), "duplicate", ""},
 		{"the dead-letter topic", "p/topics/dead", "projects/p/subscriptions/dead", deadLetter, "duplicate", ""},
-		{"no topic's name", "", "", push("1", plain), "duplicate", ""},
+		{"no topic name", "", "", push("1", plain), "duplicate", ""},
 		{"another payout by another topic", "p/topics/other", "x", push("1", strings.Replace(plain, "4731", "4732", 1)), "conflict", ""},
 		{"a tick for the reconciler", "p/topics/reconcile", "r", push("3", `{"run":"ReconcileBank"}`), "quarantined", "unknown_field"},
 		{"a tick of text", "p/topics/reconcile", "r", push("4", "run"), "quarantined", "not_json"},
@@ -452,12 +446,11 @@ func TestOtherTopicsAndSubscriptions(t *testing.T) {
 	}
 }
 
-// TestAPayoutForTheReconcilerIsNotLost binds the payouts topic to the wrong
-// function.
-func TestAPayoutForTheReconcilerIsNotLost(t *testing.T) {
+// The payouts topic is bound to the wrong function.
+func TestReconcilerDoesNotAcknowledgeAPayout(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, append(db.env(emulatortest.Spanner(t).GRPC), "FUNCTION_TARGET=ReconcileBank")...)
+	f := startFunction(t, append(db.env(emulatortest.Spanner(t).GRPC), "FUNCTION_TARGET=ReconcileBank")...)
 	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || !strings.Contains(a.Error, "bind the payouts topic to SettlePayout") {
 		t.Errorf("a payout: %d %s", a.Status, a.Body)
 	}
@@ -470,12 +463,12 @@ func TestAPayoutForTheReconcilerIsNotLost(t *testing.T) {
 	}
 }
 
-// TestABodyThatStallsIsGivenUp: the real server has no time limit, so that without
-// the function's own these callers would wait for ever.
-func TestABodyThatStallsIsGivenUp(t *testing.T) {
+// The framework's server has no read timeout; without the function's own timeout these
+// requests would never end.
+func TestStalledBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	body := push("1", plain)
 	stalled := map[string]string{
 		"a body":            fmt.Sprintf("POST / HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body),
@@ -490,7 +483,7 @@ func TestABodyThatStallsIsGivenUp(t *testing.T) {
 		}()
 	}
 	if a := f.deliver(t.Context(), "2", strings.Replace(plain, "stl-8472", "stl-1", 1)); a.Outcome != applied {
-		t.Errorf("beside them: %d %s", a.Status, a.Body)
+		t.Errorf("beside the stalled ones: %d %s", a.Status, a.Body)
 	}
 	got := map[string]bool{}
 	for range stalled {

@@ -17,21 +17,19 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// What the test of killed processes counts beside the history's operations, and
-// what has to happen in it.
+// The events that the fleet counts, besides those of the history.
 const (
-	killedBefore = "process killed, its Commit not sent"
-	killedAfter  = "process killed, its Commit answered"
-	killedApart  = "process killed at another RPC"
-	lostAnswer   = "answer of a Commit lost"
-	goneCaller   = "caller gone"
+	killedBefore    = "process killed before its Commit arrived"
+	killedAfter     = "process killed after its Commit"
+	killedElsewhere = "process killed at another RPC"
+	lostAnswer      = "answer of a Commit lost"
+	goneCaller      = "caller left"
 )
 
-// TestKilledProcessesAreLinearizable delivers to several instances of the
-// function, processes of their own, on an emulator that aborts transactions at
-// random. They are killed at random: just before a Commit reaches Spanner, just
-// after it was answered, and at other RPCs. What was in flight then has an unknown
-// outcome and is delivered again, to whoever is there.
+// TestKilledProcessesAreLinearizable delivers to several instances of the function, on an
+// emulator that aborts transactions at random. The test kills processes at random: just
+// before a Commit reaches Spanner, just after it was answered, and at other RPCs.
+// Deliveries in flight then have an unknown outcome, and are redelivered to any instance.
 func TestKilledProcessesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64N(1 << 40)
@@ -46,28 +44,28 @@ func TestKilledProcessesAreLinearizable(t *testing.T) {
 	h := linear.NewHistory(time.Now)
 	f.run(t, h, linear.Workload{Name: "stl", Settlements: 80, Messages: 2, Workers: 6, Again: 3, IntN: messages})
 	h.Verify(t)
-	f.db.snapshot(t) // which says what is wrong with it
+	f.db.snapshot(t) // checks the rows
 
 	count := h.Count()
 	count.Add(f.counted)
 	count.Report(t,
 		linear.Delivered(settle.OutcomeApplied), linear.Delivered(settle.OutcomeDuplicate),
 		linear.Delivered(settle.OutcomeConflict), linear.Delivered(settle.OutcomeUnknown),
-		linear.Looks, linear.Concurrent, linear.Unseen, killedBefore, killedAfter, lostAnswer, goneCaller)
+		linear.Reads, linear.Concurrent, linear.Unanswered, killedBefore, killedAfter, lostAnswer, goneCaller)
 }
 
 // fleet is several instances of the function on one database.
 type fleet struct {
 	db     database
-	places []*place
-	empty  chan *place // whose process was killed
+	slots  []*slot
+	vacant chan *slot // slots whose process was killed
 
 	mu      sync.Mutex
 	intN    func(n int) int
 	counted linear.Tally
 }
 
-// newFleet returns a fleet that has not started yet.
+// newFleet returns a fleet without processes.
 func newFleet(t *testing.T, e *emulator.Spanner, intN func(n int) int) *fleet {
 	t.Helper()
 	statements, err := schema.Statements()
@@ -78,22 +76,22 @@ func newFleet(t *testing.T, e *emulator.Spanner, intN func(n int) int) *fleet {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const places = 3
-	f := &fleet{db: openDatabase(t, e, name), intN: intN, counted: linear.Tally{}, empty: make(chan *place, places)}
-	for n := range places {
-		p := &place{number: n + 1, occupied: make(chan struct{})}
-		if p.proxy, err = faultproxy.Start(t.Context(), e.GRPC, f.strikes(p)); err != nil {
+	const slots = 3
+	f := &fleet{db: openDatabase(t, e, name), intN: intN, counted: linear.Tally{}, vacant: make(chan *slot, slots)}
+	for n := range slots {
+		s := &slot{number: n + 1, occupied: make(chan struct{})}
+		if s.proxy, err = faultproxy.Start(t.Context(), e.GRPC, f.faults(s)); err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { _ = p.proxy.Close() })
-		f.places = append(f.places, p)
-		f.empty <- p
+		t.Cleanup(func() { _ = s.proxy.Close() })
+		f.slots = append(f.slots, s)
+		f.vacant <- s
 	}
 	return f
 }
 
-// run delivers the workload while processes are killed and replaced. Whenever one
-// was killed it looks at what that has left.
+// run delivers the workload, and replaces killed processes. It reads the database after
+// each replacement.
 func (f *fleet) run(t *testing.T, h *linear.History, w linear.Workload) {
 	t.Helper()
 	done := make(chan struct{})
@@ -101,24 +99,23 @@ func (f *fleet) run(t *testing.T, h *linear.History, w linear.Workload) {
 		defer close(done)
 		w.Run(t.Context(), h, f.deliver)
 	}()
-	look := func() (audit.Snapshot, error) { return audit.Read(t.Context(), f.db.client) }
+	read := func() (audit.Snapshot, error) { return audit.Read(t.Context(), f.db.client) }
 	for running := true; running; {
 		select {
-		case p := <-f.empty:
-			p.occupy(startChild(t, f.db.env(p.proxy.Addr)...))
+		case s := <-f.vacant:
+			s.occupy(startFunction(t, f.db.env(s.proxy.Addr)...))
 		case <-done:
 			running = false
 		}
-		if _, err := h.Look("looker", look); err != nil {
+		if _, err := h.Read("reader", read); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// deliver delivers to a process.
 func (f *fleet) deliver(ctx context.Context, m linear.Message) linear.Answer {
-	p := f.places[f.draw(len(f.places))]
-	process, life := p.process(ctx)
+	s := f.slots[f.draw(len(f.slots))]
+	process, generation := s.process(ctx)
 	if process == nil {
 		return linear.Answer{Err: ctx.Err().Error()}
 	}
@@ -132,14 +129,13 @@ func (f *fleet) deliver(ctx context.Context, m linear.Message) linear.Answer {
 	if ctx.Err() != nil {
 		f.count(goneCaller)
 	}
-	answer := linear.Answer{By: fmt.Sprintf("instance %d, process %d", p.number, life), AppliedAt: a.AppliedAt, Fields: a.Fields}
+	answer := linear.Answer{Server: fmt.Sprintf("instance %d, process %d", s.number, generation), AppliedAt: a.AppliedAt, Fields: a.Fields}
 	if answer.Outcome = outcomeOf(a); answer.Outcome == settle.OutcomeUnknown {
 		answer.Err = fmt.Sprintf("%d %s", a.Status, a.Error)
 	}
 	return answer
 }
 
-// outcomeOf reads an answer.
 func outcomeOf(a answer) settle.Outcome {
 	for o := settle.OutcomeApplied; o <= settle.OutcomeQuarantined && a.Status == http.StatusOK; o++ {
 		if o.String() == a.Outcome {
@@ -149,20 +145,19 @@ func outcomeOf(a answer) settle.Outcome {
 	return settle.OutcomeUnknown
 }
 
-// strikes decides at which RPCs of a place's process it is killed, and which
-// answers it loses.
-func (f *fleet) strikes(p *place) faultproxy.Hook {
+// faults returns the hook that kills the slot's process, and drops answers, at random.
+func (f *fleet) faults(s *slot) faultproxy.Hook {
 	return func(method string, at faultproxy.Stage) bool {
-		killed, oneOf := killedApart, 100
+		killed, oneOf := killedElsewhere, 100
 		switch {
 		case method == "Commit" && at == faultproxy.Requested:
 			killed, oneOf = killedBefore, 25
 		case method == "Commit":
 			killed, oneOf = killedAfter, 25
 		}
-		if f.draw(oneOf) == 0 && p.vacate() {
+		if f.draw(oneOf) == 0 && s.kill() {
 			f.count(killed)
-			f.empty <- p
+			f.vacant <- s
 			return false
 		}
 		if killed == killedAfter && f.draw(10) == 0 {
@@ -173,40 +168,39 @@ func (f *fleet) strikes(p *place) faultproxy.Hook {
 	}
 }
 
-// draw draws a number from 0 to n-1.
+// draw returns a random number from 0 to n-1.
 func (f *fleet) draw(n int) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.intN(n)
 }
 
-func (f *fleet) count(what string) {
+func (f *fleet) count(event string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counted[what]++
+	f.counted[event]++
 }
 
-// place is where one process after another is an instance of the function, behind
-// a proxy of its own.
-type place struct {
+// slot runs one process after another as an instance of the function, behind one proxy.
+type slot struct {
 	number int
 	proxy  *faultproxy.Proxy
 
-	mu       sync.Mutex
-	current  *function     // nil while there is none
-	occupied chan struct{} // closed when there is one
-	lives    int
+	mu          sync.Mutex
+	current     *function     // nil while the slot is vacant
+	occupied    chan struct{} // closed while it is not
+	generations int
 }
 
-// process waits until there is a process, and returns it with its number; nil when
-// ctx ends before.
-func (p *place) process(ctx context.Context) (*function, int) {
+// process waits until the slot has a process, and returns it with its number. When ctx
+// ends before, it returns nil.
+func (s *slot) process(ctx context.Context) (*function, int) {
 	for {
-		p.mu.Lock()
-		current, lives, occupied := p.current, p.lives, p.occupied
-		p.mu.Unlock()
+		s.mu.Lock()
+		current, generation, occupied := s.current, s.generations, s.occupied
+		s.mu.Unlock()
 		if current != nil {
-			return current, lives
+			return current, generation
 		}
 		select {
 		case <-occupied:
@@ -216,24 +210,24 @@ func (p *place) process(ctx context.Context) (*function, int) {
 	}
 }
 
-func (p *place) occupy(f *function) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.current, p.lives = f, p.lives+1
-	close(p.occupied)
+func (s *slot) occupy(f *function) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current, s.generations = f, s.generations+1
+	close(s.occupied)
 }
 
-// vacate kills the process; false means that there is none any more.
-func (p *place) vacate() bool {
-	p.mu.Lock()
-	victim := p.current
-	if victim != nil {
-		p.current, p.occupied = nil, make(chan struct{})
+// kill kills the process. It returns false if another RPC has killed it.
+func (s *slot) kill() bool {
+	s.mu.Lock()
+	current := s.current
+	if current != nil {
+		s.current, s.occupied = nil, make(chan struct{})
 	}
-	p.mu.Unlock()
-	if victim == nil {
+	s.mu.Unlock()
+	if current == nil {
 		return false
 	}
-	victim.kill()
+	current.kill()
 	return true
 }

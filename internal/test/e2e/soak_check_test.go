@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -11,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"cloud.google.com/go/spanner"
 	admin "cloud.google.com/go/spanner/admin/database/apiv1"
@@ -21,13 +19,11 @@ import (
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
-	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
 )
 
-// soakTally counts a run. Answers are counted as they come, and what is stored when a
-// round has been found to be as planned.
+// soakTally counts a run: answers as they arrive, and rows after the check of a round.
 type soakTally struct {
 	mu      sync.Mutex
 	answers map[string]int
@@ -65,7 +61,7 @@ func (c *soakTally) String() string {
 		c.delivered(), c.outcomes(), c.movements, c.cents, c.conflicts, c.conflictDeliveries, c.transfers)
 }
 
-// take returns what was written since it was taken last, and keeps none of it.
+// take returns and removes the collected output.
 func (b *logBuffer) take() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,8 +69,8 @@ func (b *logBuffer) take() string {
 	return b.text.String()
 }
 
-// check compares a round with what is stored, with its answers and with the bank's
-// ledger, and ends the test if anything is not as planned.
+// check compares the plan of a round with its answers, the rows and the bank's ledger. A
+// difference ends the test.
 func (s *soak) check(t *testing.T, round []*soakMessage) {
 	t.Helper()
 	all := s.snapshot(t)
@@ -85,10 +81,10 @@ func (s *soak) check(t *testing.T, round []*soakMessage) {
 		log := f.log.take()
 		s.errorsLogged += strings.Count(log, `"severity":"ERROR"`)
 		if strings.Contains(log, `"severity":"CRITICAL"`) {
-			t.Error("something critical was logged")
+			t.Error("the log has a line of severity CRITICAL")
 		}
 		if t.Failed() {
-			t.Logf("logged last: %s", log[max(0, len(log)-2000):])
+			t.Logf("end of the log: %s", log[max(0, len(log)-2000):])
 		}
 	}
 	if t.Failed() {
@@ -105,8 +101,8 @@ func (s *soak) check(t *testing.T, round []*soakMessage) {
 	}
 }
 
-// checkAnswers: all are acknowledged, conflicts are conflicts, and of the others
-// exactly one for each payout has settled it.
+// checkAnswers requires that all messages are acknowledged, that planned conflicts are
+// conflicts, and that exactly one message of each payout was applied.
 func checkAnswers(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	t.Helper()
 	var faults []string
@@ -127,16 +123,16 @@ func checkAnswers(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	}
 	for _, m := range all.Movements {
 		if n := applied[m.SettlementID]; n != 1 {
-			faults = append(faults, fmt.Sprintf("payout %s: %d deliveries settled it", m.SettlementID, n))
+			faults = append(faults, fmt.Sprintf("payout %s: applied %d times", m.SettlementID, n))
 		}
 	}
 	if len(faults) > 0 {
-		t.Errorf("%d answers are not as planned, the first of them:\n%s", len(faults), strings.Join(faults[:min(10, len(faults))], "\n"))
+		t.Errorf("%d answers differ from the plan, first:\n%s", len(faults), strings.Join(faults[:min(10, len(faults))], "\n"))
 	}
 }
 
-// checkStored: a movement for each payout that says what its message says, and
-// each conflict with the number of its deliveries.
+// checkStored requires a movement for each payout with the content of its message, and
+// each conflict with its number of deliveries.
 func checkStored(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	t.Helper()
 	wantMoved, wantConflicts := map[string]soakPayout{}, map[string]int64{}
@@ -167,7 +163,7 @@ func checkStored(t *testing.T, round []*soakMessage, all audit.Snapshot) {
 	}
 }
 
-// checkBank: one transfer at the bank for each instruction, and no other.
+// checkBank requires one transfer at the bank for each instruction, and no other.
 func (s *soak) checkBank(t *testing.T, all audit.Snapshot) {
 	t.Helper()
 	transfers := map[string]int{}
@@ -188,8 +184,8 @@ func (s *soak) checkBank(t *testing.T, all audit.Snapshot) {
 	}
 }
 
-// open counts the instructions that are not confirmed.
-func (d database) open(t *testing.T) (n int64) {
+// unconfirmed counts the instructions that are not confirmed.
+func (d database) unconfirmed(t *testing.T) (n int64) {
 	t.Helper()
 	query := spanner.NewStatement(`SELECT COUNT(*) FROM bank_instructions WHERE state != 'confirmed'`)
 	err := d.client.Single().Query(t.Context(), query).Do(func(row *spanner.Row) error { return row.Column(0, &n) })
@@ -199,55 +195,37 @@ func (d database) open(t *testing.T) (n int64) {
 	return n
 }
 
-// creates names what a statement of the schema makes.
+// creates matches a CREATE statement's kind of object and its name.
 var creates = regexp.MustCompile(`^CREATE (?:(?:UNIQUE|NULL_FILTERED) )*(TABLE|INDEX) IF NOT EXISTS (\w+)`)
 
-// empty makes all tables anew. The database and the functions' sessions stay as
-// they are. Deleting the rows would not do: the emulator takes long for it, and
-// looks through deleted rows too.
+// empty drops and creates all tables, and keeps the database and the functions' sessions.
+// The emulator deletes rows slowly, and its queries read deleted rows too.
 func (d database) empty(t *testing.T) {
 	t.Helper()
 	statements, err := schema.Statements()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var anew []string
+	var recreate []string
 	for _, statement := range slices.Backward(statements) {
-		what := creates.FindStringSubmatch(statement)
+		object := creates.FindStringSubmatch(statement)
 		switch {
-		case what != nil:
-			anew = append(anew, "DROP "+what[1]+" "+what[2])
-		case !strings.HasPrefix(statement, "ALTER TABLE "): // goes with its table
+		case object != nil:
+			recreate = append(recreate, "DROP "+object[1]+" "+object[2])
+		case !strings.HasPrefix(statement, "ALTER TABLE "): // dropped with its table
 			t.Fatalf("cannot undo: %s", statement)
 		}
 	}
-	anew = append(anew, statements...)
+	recreate = append(recreate, statements...)
 	client, err := admin.NewDatabaseAdminClient(t.Context(), emulatortest.Spanner(t).ClientOptions()...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	update, err := client.UpdateDatabaseDdl(t.Context(), &databasepb.UpdateDatabaseDdlRequest{Database: d.name, Statements: anew})
+	update, err := client.UpdateDatabaseDdl(t.Context(), &databasepb.UpdateDatabaseDdlRequest{Database: d.name, Statements: recreate})
 	if err == nil {
 		err = update.Wait(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// age makes everything that bank instructions remember older.
-func (d database) age(t *testing.T, by time.Duration) {
-	t.Helper()
-	older := make([]string, len(crash.InstructionTimes))
-	for i, column := range crash.InstructionTimes {
-		older[i] = fmt.Sprintf("%[1]s = TIMESTAMP_SUB(%[1]s, INTERVAL @ns NANOSECOND)", column)
-	}
-	sql := "UPDATE bank_instructions SET " + strings.Join(older, ", ") + " WHERE TRUE"
-	_, err := d.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
-		_, err := tx.Update(ctx, spanner.Statement{SQL: sql, Params: map[string]any{"ns": by.Nanoseconds()}})
-		return err
-	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// soakGrowth is how much larger the heap may be at the end than when warm.
+	// soakGrowth is the allowed growth of the heap from warm to the end.
 	soakGrowth = 0.10
-	// soakGoroutines is how many goroutines more there may be: some for connections
-	// that come and go, and far fewer than one for each round.
+	// soakGoroutines is the allowed number of additional goroutines: some for changing
+	// connections, but far fewer than one for each round.
 	soakGoroutines = 4
 )
 
-// probeAddr tells a child where to answer questions about its memory. They are
-// answered beside the function, which knows nothing of it.
+// probeAddr is the address at which a function's process serves its memory profile,
+// beside the function.
 const probeAddr = "SETTLEONCE_TEST_PROBE"
 
 func init() {
@@ -42,9 +42,9 @@ func init() {
 	go func() { exitWith(server.ListenAndServe()) }()
 }
 
-// memory is what a function's process holds.
+// memory is the memory of a function's process.
 type memory struct {
-	HeapBytes  uint64 `json:"heap_bytes"` // reachable, or not yet found to be garbage
+	HeapBytes  uint64 `json:"heap_bytes"`
 	Goroutines int    `json:"goroutines"`
 }
 
@@ -52,8 +52,8 @@ func (m memory) String() string {
 	return fmt.Sprintf("heap %.2f MB, %d goroutines", megabytes(m.HeapBytes), m.Goroutines)
 }
 
-// measure measures this process. What lies in a pool, or has a finalizer, needs
-// more than one collection to go.
+// measure measures this process. Pooled objects, and objects with finalizers, are freed
+// only by the second or third collection.
 func measure() memory {
 	for range 3 {
 		runtime.GC()
@@ -69,7 +69,6 @@ type watched struct {
 	probe string
 }
 
-// watch starts a function with a probe.
 func watch(t *testing.T, start func(env ...string) *function) *watched {
 	t.Helper()
 	addr := freeAddr(t)
@@ -106,15 +105,15 @@ func (w *watched) memory(t *testing.T) (m memory) {
 	return m
 }
 
-// atRest is a function's memory when it has nothing to do, and where it is.
+// atRest is the memory of an idle function.
 type atRest struct {
 	memory
 	name             string
 	heap, goroutines []byte // profiles
 }
 
-// rest measures a function that has nothing to do any more. It waits until a
-// second has brought nothing less: connections take a moment to end.
+// rest measures an idle function. Connections end with a delay; rest therefore waits
+// until the number of goroutines has not fallen for a second.
 func (w *watched) rest(t *testing.T, name string) atRest {
 	t.Helper()
 	least := w.memory(t)
@@ -130,14 +129,14 @@ func (w *watched) rest(t *testing.T, name string) atRest {
 	return atRest{least, name, w.ask(t, "/heap"), w.ask(t, "/goroutines")}
 }
 
-// memories are those of the two functions.
+// memories is the memory of the two functions.
 type memories [2]atRest
 
 func (m memories) String() string {
 	return fmt.Sprintf("%s %s, %s %s", m[0].name, m[0].memory, m[1].name, m[1].memory)
 }
 
-// after tells both memories, for the last line.
+// after formats both memories beside the warm ones.
 func (m memories) after(warm memories) string {
 	var text []string
 	for i, now := range m {
@@ -149,8 +148,7 @@ func (m memories) after(warm memories) string {
 
 func megabytes(bytes uint64) float64 { return float64(bytes) / 1e6 }
 
-// compare fails the test where memory has grown since it was warm, and says where
-// it is.
+// compare fails the test if memory has grown since warm, and names the profiles.
 func (m memories) compare(t *testing.T, warm memories) {
 	t.Helper()
 	for i, now := range m {
@@ -158,13 +156,13 @@ func (m memories) compare(t *testing.T, warm memories) {
 			t.Errorf("%s: %d goroutines, %d when warm; now:\n%s", now.name, now.Goroutines, warm[i].Goroutines, now.goroutines)
 		}
 		if float64(now.HeapBytes) > (1+soakGrowth)*float64(warm[i].HeapBytes) {
-			t.Errorf("%s: heap of %d bytes, %d when warm; what is new: go tool pprof -sample_index=inuse_space -base %s %s",
+			t.Errorf("%s: heap of %d bytes, %d when warm; the difference: go tool pprof -sample_index=inuse_space -base %s %s",
 				now.name, now.HeapBytes, warm[i].HeapBytes, keepProfile(t, now.name+"-warm", warm[i].heap), keepProfile(t, now.name+"-end", now.heap))
 		}
 	}
 }
 
-// keepProfile writes a profile where -artifacts keeps it.
+// keepProfile writes a profile into the artifact directory.
 func keepProfile(t *testing.T, name string, profile []byte) string {
 	t.Helper()
 	file := filepath.Join(t.ArtifactDir(), name+".prof")

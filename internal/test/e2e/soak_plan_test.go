@@ -15,9 +15,9 @@ const (
 	soakConflicts  = 1  // percent of the messages
 	soakTransfers  = 2  // percent of the payouts
 	soakAccounts   = 100
-	// soakNear is how far back half of the duplicates look for their payout: so
-	// near that it is often not answered yet.
-	soakNear = soakAtOnce
+	// soakNear is the number of latest payouts from which half of the duplicates are drawn.
+	// Many of these payouts are still in flight.
+	soakNear = soakConcurrency
 )
 
 // dice draws the plan.
@@ -25,17 +25,17 @@ type dice struct{ *rand.Rand }
 
 // soakPayout is a payout of the plan.
 type soakPayout struct {
-	settlementID, account, creditor string // creditor is empty where no bank is wanted
+	settlementID, account, creditor string // creditor is empty for a payout without a bank
 	cents                           int64
 	messageID                       string
-	settled                         chan struct{} // closed when the first message is answered
+	settled                         chan struct{} // closed after the answer to the first message
 }
 
 func (p soakPayout) data() string {
 	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%d%s}`, p.settlementID, p.account, p.cents, p.creditorMember())
 }
 
-// publishedAgain is the same payout in another form, with metadata.
+// publishedAgain returns the same payout in another form, with metadata.
 func (p soakPayout) publishedAgain() string {
 	return fmt.Sprintf(`{ "amount_cents": %d%s, "metadata": {"attempt": "2"}, "account_id": %q, "settlement_id": %q }`,
 		p.cents, p.creditorMember(), p.account, p.settlementID)
@@ -50,16 +50,16 @@ func (p soakPayout) creditorMember() string {
 
 // soakMessage is a delivery of the plan, and its answer.
 type soakMessage struct {
-	// want is what the message is planned to come to. A duplicate that is under way
-	// together with its payout's first message can change places with it.
+	// want is the planned outcome. A duplicate in flight beside its payout's first message
+	// can be applied instead of it.
 	want     settle.Outcome
 	payout   *soakPayout
 	id, data string
 	answer   answer
 }
 
-// wait waits until the message may be delivered: a conflict has to find the payout
-// settled, or it would be the one that is settled.
+// wait waits until the message may be delivered. A conflict must arrive after its payout
+// is settled; otherwise it would be applied.
 func (m *soakMessage) wait() {
 	if m.want == settle.OutcomeConflict {
 		<-m.payout.settled
@@ -72,7 +72,7 @@ func (m *soakMessage) answered() {
 	}
 }
 
-// draw draws the messages of a round.
+// draw returns n random messages.
 func (s *soak) draw(n int) []*soakMessage {
 	wants := s.outcomes(n)
 	var (
@@ -104,8 +104,7 @@ func (s *soak) draw(n int) []*soakMessage {
 	return messages
 }
 
-// outcomes draws what the messages of a round are to come to. The first is a new
-// payout.
+// outcomes returns the planned outcomes in random order. The first is a new payout.
 func (s *soak) outcomes(n int) []settle.Outcome {
 	wants := make([]settle.Outcome, n)
 	for i := range wants {
@@ -119,7 +118,7 @@ func (s *soak) outcomes(n int) []settle.Outcome {
 		}
 	}
 	s.dice.Shuffle(n-1, func(i, j int) { wants[i], wants[j] = wants[j], wants[i] })
-	wants[0], wants[n-1] = wants[n-1], wants[0] // the last is a new payout and was left in its place
+	wants[0], wants[n-1] = wants[n-1], wants[0] // Shuffle left the last, a new payout, in its place
 	return wants
 }
 
@@ -139,8 +138,8 @@ func (s *soak) newPayout(messageID string) *soakPayout {
 	return p
 }
 
-// duplicate makes m a delivery of an earlier payout: its first message once more,
-// or the payout published again.
+// duplicate makes m a redelivery of an earlier payout's first message, or the payout
+// published again.
 func (s *soak) duplicate(m *soakMessage, payouts []*soakPayout) {
 	from := 0
 	if s.dice.IntN(2) == 0 {
@@ -154,7 +153,7 @@ func (s *soak) duplicate(m *soakMessage, payouts []*soakPayout) {
 	m.data = m.payout.publishedAgain()
 }
 
-// conflict makes m say something else about an earlier payout.
+// conflict makes m a changed payload of an earlier payout.
 func (s *soak) conflict(m *soakMessage, payouts []*soakPayout) {
 	m.payout = payouts[s.dice.IntN(len(payouts))]
 	changed := *m.payout

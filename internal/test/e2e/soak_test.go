@@ -13,38 +13,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
 var (
-	soakMinutes  = flag.Int("soak.minutes", 0, "soak: how long to deliver; 0 for a number of messages")
-	soakMessages = flag.Int("soak.messages", 50_000, "soak: how many messages to deliver, where no minutes are given")
-	soakSeed     = flag.Uint64("soak.seed", 0, "soak: what the messages are drawn from; 0 for a new one")
+	soakMinutes  = flag.Int("soak.minutes", 0, "soak: duration in minutes; 0 means a number of messages")
+	soakMessages = flag.Int("soak.messages", 50_000, "soak: number of messages, without -soak.minutes")
+	soakSeed     = flag.Uint64("soak.seed", 0, "soak: seed of the messages; 0 means a random one")
 )
 
 const (
-	soakAtOnce = 64
-	// soakRound is how many messages meet the same tables. The emulator looks for a
-	// key in all rows: with 40,000 of them a duplicate takes it most of a second,
-	// one after another, and 64 that wait for each other outlast every deadline.
+	soakConcurrency = 64
+	// soakRound is the number of messages until the tables are emptied. The emulator reads
+	// all rows to find a key: with 40,000 rows a duplicate takes most of a second, and 64
+	// that wait for each other exceed every deadline.
 	soakRound = 1000
-	// soakWarm is the share of the run after which memory must not grow any more.
-	soakWarm = 0.2
-	// soakProgress is the time between two lines of progress.
+	// soakWarm is the share of the run after which memory must not grow.
+	soakWarm     = 0.2
 	soakProgress = 5 * time.Second
 )
 
-// TestSoak delivers messages, 64 at a time, to the function in a process of its
-// own, with the Spanner emulator and the fake bank. After every thousand each
-// answer, each row and each transfer has to be as planned; at the end, memory has
-// to be what it was after a fifth of the run.
+// TestSoak delivers messages, 64 at a time, to the function with the Spanner emulator and
+// the fake bank. After each round every answer, row and transfer must match the plan. At
+// the end, memory must match the memory after a fifth of the run.
 //
-// Messages are delivered over HTTP, as Eventarc does, and not through the Pub/Sub
-// emulator: that has no more than two deliveries under way at a time.
+// The test delivers over HTTP, as Eventarc does. The Pub/Sub emulator delivers at most two
+// messages at a time.
 func TestSoak(t *testing.T) {
 	s := newSoak(t)
-	s.say("seed %d, %d deliveries at a time", s.seed, soakAtOnce)
+	s.say("seed %d, %d deliveries at a time", s.seed, soakConcurrency)
 	stop := s.showProgress(t)
 	defer stop()
 	warm := s.deliverUntil(t, soakWarm)
@@ -55,7 +54,6 @@ func TestSoak(t *testing.T) {
 	s.say("%s; %s; %d errors logged; %s", s.total.String(), end.after(warm), s.errorsLogged, time.Since(s.began).Round(time.Second))
 }
 
-// soak is a run.
 type soak struct {
 	*world
 	settler, reconciler *watched
@@ -74,25 +72,24 @@ func newSoak(t *testing.T) *soak {
 	s := &soak{world: newWorld(t, fakebank.Plan{}), seed: *soakSeed}
 	s.say = func(format string, args ...any) { _, _ = fmt.Fprintf(t.Output(), format+"\n", args...) }
 	if s.seed == 0 {
-		s.seed = rand.Uint64N(1<<40) + 1 // few enough digits to type
+		s.seed = rand.Uint64N(1<<40) + 1 // few digits, to be typed
 	}
 	s.dice = dice{rand.New(rand.NewPCG(s.seed, 0))}
 	start := func(target string) *watched {
 		return watch(t, func(env ...string) *function {
-			// Time limits that a slow machine does not reach: every delivery is to be
-			// answered as planned, and at once.
+			// A slow machine must not reach a timeout, which would change the planned outcomes.
 			env = append(env, "SETTLE_TIMEOUT=5m", "BANK_SEND_TIMEOUT=50s", "BANK_STATUS_TIMEOUT=50s")
 			return s.start(t, target, emulatortest.Spanner(t).GRPC, env...)
 		})
 	}
 	s.settler, s.reconciler = start("SettlePayout"), start("ReconcileBank")
-	s.settler.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: soakAtOnce}, Timeout: 10 * time.Minute}
+	s.settler.client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: soakConcurrency}, Timeout: 10 * time.Minute}
 	s.began = time.Now()
 	return s
 }
 
-// deliverUntil delivers until that share of the whole run is reached, and returns
-// the memory of the functions, at rest.
+// deliverUntil delivers up to a share of the whole run, and returns the memory of the
+// idle functions.
 func (s *soak) deliverUntil(t *testing.T, share float64) memories {
 	t.Helper()
 	before := s.total.delivered()
@@ -109,29 +106,29 @@ func (s *soak) deliverUntil(t *testing.T, share float64) memories {
 		if s.total.delivered() > 0 {
 			s.db.empty(t)
 		}
-		goOn := func() bool { return !limited || time.Now().Before(deadline) }
-		round := s.deliver(t, s.draw(size), goOn)
+		proceed := func() bool { return !limited || time.Now().Before(deadline) }
+		round := s.deliver(t, s.draw(size), proceed)
 		s.confirm(t)
 		s.check(t, round)
 	}
 	if s.total.delivered() == before {
-		t.Fatalf("nothing was delivered until %.0f %% of the run", 100*share)
+		t.Fatalf("no delivery until %.0f %% of the run", 100*share)
 	}
 	s.settler.client.CloseIdleConnections()
 	return memories{s.settler.rest(t, "SettlePayout"), s.reconciler.rest(t, "ReconcileBank")}
 }
 
-// deliver delivers the messages in order, soakAtOnce at a time, as long as goOn
-// says so, and returns those that were delivered.
-func (s *soak) deliver(t *testing.T, messages []*soakMessage, goOn func() bool) []*soakMessage {
+// deliver delivers the messages in order, soakConcurrency at a time, while proceed returns
+// true, and returns the delivered ones.
+func (s *soak) deliver(t *testing.T, messages []*soakMessage, proceed func() bool) []*soakMessage {
 	t.Helper()
 	var (
 		wg    sync.WaitGroup
 		taken atomic.Int64
 	)
-	for range soakAtOnce {
+	for range soakConcurrency {
 		wg.Go(func() {
-			for goOn() {
+			for proceed() {
 				n := int(taken.Add(1)) - 1
 				if n >= len(messages) {
 					return
@@ -148,24 +145,24 @@ func (s *soak) deliver(t *testing.T, messages []*soakMessage, goOn func() bool) 
 	return messages[:min(int(taken.Load()), len(messages))]
 }
 
-// confirm lets time pass and reconciles, until the bank has confirmed every
+// confirm advances the clock and reconciles, until the bank has confirmed every
 // instruction.
 func (s *soak) confirm(t *testing.T) {
 	t.Helper()
 	for range 20 {
-		s.db.age(t, time.Hour)
+		crash.AdvanceClock(t, s.db.client, "", time.Hour)
 		a := s.reconciler.post(t.Context(), pushHeader, strings.NewReader(`{}`))
 		if a.Status != http.StatusOK {
 			t.Fatalf("reconcile: %d %s %s", a.Status, a.Body, a.Error)
 		}
-		if s.db.open(t) == 0 {
+		if s.db.unconfirmed(t) == 0 {
 			return
 		}
 	}
-	t.Fatal("the bank has not confirmed everything after 20 hours")
+	t.Fatal("unconfirmed instructions after 20 hours")
 }
 
-// showProgress says every few seconds how far the run is, until stop is called.
+// showProgress prints the progress every few seconds, until stop is called.
 func (s *soak) showProgress(t *testing.T) (stop func()) {
 	t.Helper()
 	var wg sync.WaitGroup

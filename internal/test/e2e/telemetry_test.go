@@ -27,8 +27,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
-// collector is an OpenTelemetry collector, as far as a program that exports by
-// OTLP over HTTP can tell.
+// collector is a fake OpenTelemetry collector for OTLP over HTTP.
 type collector struct {
 	url string
 
@@ -36,11 +35,11 @@ type collector struct {
 	raw     [][]byte
 	service string
 	spans   []*traces.Span
-	// points are the latest value of each sum and gauge and the count of each
-	// histogram, by name and attributes.
+	// points are the latest value of each sum and gauge, and the count of each histogram,
+	// by name and attributes.
 	points map[string]float64
-	held   int           // requests that wait
-	hold   chan struct{} // not nil: requests wait until it is closed
+	held   int           // number of waiting requests
+	hold   chan struct{} // unless nil, requests wait until it is closed
 }
 
 func newCollector(t *testing.T) *collector {
@@ -68,16 +67,16 @@ func (c *collector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err == nil {
-		err = c.take(r.URL.Path, body)
+		err = c.store(r.URL.Path, body)
 	}
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	w.Header().Set("Content-Type", "application/x-protobuf") // an empty message says that everything was taken
+	w.Header().Set("Content-Type", "application/x-protobuf") // the empty message means full success
 }
 
-func (c *collector) take(path string, body []byte) error {
+func (c *collector) store(path string, body []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.raw = append(c.raw, body)
@@ -101,7 +100,7 @@ func (c *collector) take(path string, body []byte) error {
 		for _, resource := range request.GetResourceMetrics() {
 			for _, scope := range resource.GetScopeMetrics() {
 				for _, m := range scope.GetMetrics() {
-					c.keep(m)
+					c.storeMetric(m)
 				}
 			}
 		}
@@ -109,7 +108,7 @@ func (c *collector) take(path string, body []byte) error {
 	return nil
 }
 
-func (c *collector) keep(m *metrics.Metric) {
+func (c *collector) storeMetric(m *metrics.Metric) {
 	for _, p := range append(m.GetSum().GetDataPoints(), m.GetGauge().GetDataPoints()...) {
 		c.points[named(m, p.GetAttributes())] = float64(p.GetAsInt()) + p.GetAsDouble()
 	}
@@ -135,7 +134,7 @@ func value(attributes []*common.KeyValue, key string) string {
 	return ""
 }
 
-// span waits for a span of that name and settlement ID.
+// span waits for the span with the name and settlement ID.
 func (c *collector) span(t *testing.T, name, settlementID string) (found *traces.Span) {
 	t.Helper()
 	waitFor(t, 30*time.Second, func() bool {
@@ -151,7 +150,7 @@ func (c *collector) span(t *testing.T, name, settlementID string) (found *traces
 	return found
 }
 
-// stop tells the function to stop and waits until it has.
+// stop terminates the function and waits for its end.
 func (f *function) stop(t *testing.T) {
 	t.Helper()
 	if err := f.process.Signal(syscall.SIGTERM); err != nil {
@@ -170,8 +169,7 @@ func (f *function) stop(t *testing.T) {
 	}
 }
 
-// TestTelemetryReachesTheCollector runs every outcome and a bank instruction to
-// its end, and looks at what the collector gets.
+// Every outcome, and a bank instruction up to its final state.
 func TestTelemetryReachesTheCollector(t *testing.T) {
 	t.Parallel()
 	const (
@@ -182,7 +180,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 	w, c := newWorld(t, fakebank.Plan{}), newCollector(t)
 	host := emulatortest.Spanner(t).GRPC
 	start := func(target string) *function {
-		return startChild(t, append(w.db.env(host), "FUNCTION_TARGET="+target, "BANK_URL="+w.gate.URL, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s",
+		return startFunction(t, append(w.db.env(host), "FUNCTION_TARGET="+target, "BANK_URL="+w.gate.URL, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s",
 			"OTEL_EXPORTER_OTLP_ENDPOINT="+c.url, "OTEL_SERVICE_NAME=payouts", "GOOGLE_CLOUD_PROJECT=traces-of")...)
 	}
 	settler := start("SettlePayout")
@@ -198,7 +196,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 	settler.deliver(t.Context(), "1003", strings.Replace(bankPayout, "4731", "4732", 1))
 	settler.deliver(t.Context(), "1004", "not a payout")
 
-	span := c.span(t, "settle payout", "stl-8472") // while the function lives: answers set off the export
+	span := c.span(t, "settle payout", "stl-8472") // before the function ends: an answer starts the export
 	if trace, parent := hex.EncodeToString(span.GetTraceId()), hex.EncodeToString(span.GetParentSpanId()); trace != eventTrace || parent != eventSpan {
 		t.Errorf("the span's trace is %s and its parent %s, want the event's", trace, parent)
 	}
@@ -214,7 +212,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 		t.Errorf("line (-want +got):\n%s", diff)
 	}
 
-	// Without a trace of the event's own, the publisher's is continued.
+	// Without a trace in the event, the function continues the publisher's.
 	published := strings.Replace(push("1005", plain), `"messageId"`, `"attributes":{"googclient_traceparent":"00-`+publishTrace+`-`+publisher+`-01"},"messageId"`, 1)
 	settler.post(t.Context(), pushHeader, strings.NewReader(published))
 	settler.stop(t)
@@ -222,7 +220,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 		t.Errorf("the last span's trace is %x, want the publisher's", s.GetTraceId())
 	}
 
-	w.pass(t, "stl-8472")
+	w.advanceUntilDue(t, "stl-8472")
 	reconciler := start("ReconcileBank")
 	if a := reconciler.post(t.Context(), http.Header{}, strings.NewReader("{}")); a.Status != http.StatusOK {
 		t.Fatalf("answer %+v", a)
@@ -261,20 +259,18 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 	}
 }
 
-// TestDeadCollectorDelaysNoAnswer: deliveries are answered while the collector
-// holds the export of an earlier one and takes nothing more, and the function
-// still stops.
-func TestDeadCollectorDelaysNoAnswer(t *testing.T) {
+// The collector holds the export of the first delivery and receives no other.
+func TestHangingCollectorDelaysNoAnswer(t *testing.T) {
 	t.Parallel()
 	db, c := newDatabase(t), newCollector(t)
 	c.hold = make(chan struct{})
 	defer close(c.hold)
-	// Half a queue of one span: a library that waited for room would show here.
-	settler := startChild(t, append(db.env(emulatortest.Spanner(t).GRPC), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url,
+	// The queue has room for two spans. A library that blocks on a full queue would delay the answers.
+	settler := startFunction(t, append(db.env(emulatortest.Spanner(t).GRPC), "OTEL_EXPORTER_OTLP_ENDPOINT="+c.url,
 		"OTEL_BSP_MAX_QUEUE_SIZE=2", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE=1", "OTEL_EXPORTER_OTLP_TIMEOUT=3600000", "OTEL_BSP_EXPORT_TIMEOUT=3600000")...)
 	settler.deliver(t.Context(), "1", plain)
 	waitFor(t, 30*time.Second, func() bool { c.mu.Lock(); defer c.mu.Unlock(); return c.held > 0 })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a lot less than the export's hour
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // far below the export timeout of an hour
 	defer cancel()
 	for range 20 {
 		if a := settler.deliver(ctx, "2", plain); a.Outcome != "duplicate" {
@@ -282,14 +278,12 @@ func TestDeadCollectorDelaysNoAnswer(t *testing.T) {
 		}
 	}
 	settler.stop(t)
-	if !strings.Contains(settler.log.all(), `"message":"telemetry not exported"`) {
-		t.Errorf("no line about what was lost: %s", settler.log)
+	if !strings.Contains(settler.log.all(), `"message":"telemetry export failed"`) {
+		t.Errorf("no line about the lost telemetry: %s", settler.log)
 	}
 }
 
-// TestNothingIsExportedUnasked: without an endpoint, or switched off, there is no
-// export.
-func TestNothingIsExportedUnasked(t *testing.T) {
+func TestNoExportWithoutEndpointOrWhenDisabled(t *testing.T) {
 	t.Parallel()
 	db, c := newDatabase(t), newCollector(t)
 	for name, env := range map[string][]string{
@@ -297,7 +291,7 @@ func TestNothingIsExportedUnasked(t *testing.T) {
 		"disabled":     {"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_SDK_DISABLED=true"},
 		"no exporters": {"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.url, "OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none"},
 	} {
-		settler := startChild(t, append(db.env(emulatortest.Spanner(t).GRPC), env...)...)
+		settler := startFunction(t, append(db.env(emulatortest.Spanner(t).GRPC), env...)...)
 		if a := settler.deliver(t.Context(), "1", plain); a.Status != http.StatusOK {
 			t.Errorf("%s: answer %+v", name, a)
 		}

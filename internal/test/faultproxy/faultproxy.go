@@ -1,10 +1,9 @@
-// Package faultproxy is a gRPC proxy that stands between a program and the
-// Spanner emulator, so that a test can stop the world at an exact RPC.
+// Package faultproxy is a gRPC proxy between a program and an emulator, at which a test
+// can hold or drop each RPC.
 //
-// It exists for faults of a whole process: a child that is the real program,
-// without a hook in it, can be killed just before its Commit reaches Spanner, or
-// just after Spanner answered and before the answer reaches the child. Faults
-// within a process are easier made with a client interceptor.
+// With it a test can kill an unmodified program just before its Commit reaches Spanner,
+// or just before Spanner's answer reaches the program. A fault inside the test's own
+// process is simpler with a client interceptor.
 package faultproxy
 
 import (
@@ -24,19 +23,19 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Stage says where an RPC is.
+// Stage is how far an RPC has come.
 type Stage int
 
 const (
-	// Requested means the program has sent the request, Spanner has not got it.
+	// Requested means that the proxy has the request and has not forwarded it.
 	Requested Stage = iota
-	// Answered means Spanner has answered, the program has not got the answer.
+	// Answered means that the proxy has the answer and has not forwarded it.
 	Answered
 )
 
-// Hook is called for each RPC at each stage, from many goroutines, with the
-// method's name, such as Commit. The RPC waits for it. Returning false cuts the
-// RPC off there: what has not been passed on never is.
+// Hook is called for each RPC at each stage, from many goroutines, with the method's
+// name, such as Commit. The RPC waits for it. On false the proxy does not forward the
+// request or the answer, and ends the RPC with UNAVAILABLE.
 type Hook func(method string, at Stage) (pass bool)
 
 // Proxy is a running proxy.
@@ -48,7 +47,7 @@ type Proxy struct {
 	upstream *grpc.ClientConn
 }
 
-// Start starts a proxy in front of the emulator at upstream, a host:port. It runs
+// Start starts a proxy in front of the emulator at upstream, a host:port. The proxy runs
 // until Close.
 func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
@@ -67,7 +66,7 @@ func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
 	return p, nil
 }
 
-// Close ends the proxy and all RPCs that are in it.
+// Close ends the proxy and all RPCs through it.
 func (p *Proxy) Close() error {
 	p.server.Stop()
 	return p.upstream.Close()
@@ -77,7 +76,7 @@ const maxMessage = 100 << 20
 
 var errCut = status.Error(codes.Unavailable, "cut off by the fault proxy")
 
-// relay passes one RPC on, of whatever kind.
+// relay forwards one RPC, unary or streaming.
 func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
 	method, _ := grpc.MethodFromServerStream(down)
 	ctx, cancel := context.WithCancel(down.Context())
@@ -103,8 +102,8 @@ func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
 	return relayAnswers(down, up, func() bool { return hook(path.Base(method), Answered) })
 }
 
-// relayRequests passes on what follows the first request. Spanner has no such
-// RPC; the end of the requests has to be passed on all the same.
+// relayRequests forwards the requests after the first, and their end. Spanner has no RPC
+// with several requests, but each has an end.
 func relayRequests(down grpc.ServerStream, up grpc.ClientStream) {
 	for {
 		var next frame
@@ -113,7 +112,7 @@ func relayRequests(down grpc.ServerStream, up grpc.ClientStream) {
 			return
 		}
 		if err := up.SendMsg(&next); err != nil {
-			return // the answers tell why
+			return // relayAnswers returns the error
 		}
 	}
 }
@@ -138,7 +137,7 @@ func relayAnswers(down grpc.ServerStream, up grpc.ClientStream, answered func() 
 	}
 }
 
-// frame is a message that is not decoded.
+// frame is an encoded message.
 type frame struct{ bytes []byte }
 
 // raw is the codec of frames.
@@ -165,5 +164,5 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// Name implements encoding.CodecV2. It is the name of what the frames hold.
+// Name implements encoding.CodecV2. The frames hold protocol buffers.
 func (raw) Name() string { return "proto" }

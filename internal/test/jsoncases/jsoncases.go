@@ -1,21 +1,20 @@
-// Package jsoncases is one suite of JSON inputs, hostile ones above all, that
-// every JSON reader of the program has to pass.
+// Package jsoncases is a table of JSON inputs, most of them hostile, that every JSON
+// reader of the program must handle alike.
 //
-// The package exists because the program reads JSON from four parties (who
-// pushes, who publishes, the bank, and who writes a bank's profile) and in each
-// place money depends on there being one way to read it. The inputs stand in
-// testdata/cases.jsonl, a line each:
+// The program reads JSON from Pub/Sub, producers, the bank, and the authors of bank
+// profiles. Two readers that disagree about one text could move money twice, or to the
+// wrong account. testdata/cases.jsonl has a line for each input:
 //
 //	name      y_, n_ or i_, the class, and a few words
 //	input     the bytes, in pieces: text, {"hex": …}, or {"repeat": text, "times": n}
-//	verdict   accept or refuse, as JSON: what any reader of the program must say
-//	document  what the payout decoder says to the input as a whole message
-//	metadata  what it says to a payout with the input as a value in its metadata
+//	verdict   accept or refuse, for each reader of the program
+//	document  the payout decoder's result for the input as a whole message
+//	metadata  its result for a payout with the input as a value in its metadata
 //	why       the reason for the verdict
 //
-// y_ has to be accepted by every JSON parser and n_ refused; i_ is what RFC 8259
-// leaves to the parser, and there the verdict is this program's own choice.
-// document and metadata are a reason code, or payout.
+// Every JSON parser must accept y_ and refuse n_. RFC 8259 leaves i_ to the parser; the
+// verdict is this program's own choice. document and metadata are a reason code, or
+// payout.
 package jsoncases
 
 import (
@@ -33,14 +32,13 @@ import (
 //go:embed testdata/cases.jsonl
 var table []byte
 
-// leastCases is below the number of cases in the table: a table that is cut off
-// must not pass.
-const leastCases = 600
+// minCases is a little below the number of cases, so that a truncated table fails.
+const minCases = 600
 
 // Case is one input with its verdicts.
 type Case struct {
 	Name string `json:"name"`
-	// Input is the JSON text, or what is sent in its place.
+	// Input may be invalid JSON, or invalid UTF-8.
 	Input Input `json:"input"`
 	// Verdict is "accept" or "refuse".
 	Verdict string `json:"verdict"`
@@ -50,7 +48,7 @@ type Case struct {
 	Why      string `json:"why"`
 }
 
-// WellFormed reports whether the input is JSON to this program.
+// WellFormed reports whether the program must read the input as JSON.
 func (c Case) WellFormed() bool { return c.Verdict == "accept" }
 
 // Class is the second word of the name.
@@ -67,8 +65,8 @@ func Cases(tb testing.TB) []Case {
 		}
 		cases = append(cases, c)
 	}
-	if len(cases) < leastCases {
-		tb.Fatalf("%d cases: the table is cut off", len(cases))
+	if len(cases) < minCases {
+		tb.Fatalf("%d cases: the table is truncated", len(cases))
 	}
 	return cases
 }
@@ -76,7 +74,7 @@ func Cases(tb testing.TB) []Case {
 // Input is the bytes of a case.
 type Input []byte
 
-// UnmarshalJSON implements json.Unmarshaler: it puts the pieces together.
+// UnmarshalJSON implements json.Unmarshaler. It joins the pieces.
 func (in *Input) UnmarshalJSON(pieces []byte) error {
 	var values []jsontext.Value
 	if err := json.Unmarshal(pieces, &values); err != nil {

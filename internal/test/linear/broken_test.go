@@ -23,10 +23,10 @@ import (
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
-// twoTransactions is a broken store on Spanner, kept to show that the check can
-// fail: it looks for the settlement in one transaction and inserts it in another.
+// twoTransactions is a broken store on Spanner, which shows that the check can fail. It
+// reads the settlement in one transaction and inserts it in another.
 type twoTransactions struct {
-	settle.Store // nothing else is called
+	settle.Store // unused
 	client       *spanner.Client
 }
 
@@ -69,32 +69,32 @@ func openBroken(t *testing.T, e *emulator.Spanner, database string, options ...o
 	return twoTransactions{client: openClient(t, e, database, options...)}
 }
 
-// meeting makes the first Commits of several clients wait for one another. It is
-// to be added to with the number of clients.
-type meeting struct{ sync.WaitGroup }
+// barrier makes the first Commits of several clients wait for each other. Its count is
+// the number of clients.
+type barrier struct{ sync.WaitGroup }
 
-// option makes a client take part.
-func (m *meeting) option() option.ClientOption {
+// option lets a client wait at the barrier.
+func (b *barrier) option() option.ClientOption {
 	var first sync.Once
 	return option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			if path.Base(method) == "Commit" {
-				first.Do(func() { m.Done(); m.Wait() })
+				first.Do(func() { b.Done(); b.Wait() })
 			}
 			return invoke(ctx, method, req, reply, cc, opts...)
 		}))
 }
 
-// meet makes a history in which instances deliver a payload each under one
-// settlement ID, and send their first Commits at the same moment: the broken ones
-// have found nothing settled by then.
-func meet(t *testing.T, open opener, payloads ...linear.Payload) *linear.History {
+// race makes a history in which each instance delivers one of the payloads under the same
+// settlement ID. All send their first Commits at the same moment, after the broken store
+// has read that the settlement ID is free.
+func race(t *testing.T, open opener, payloads ...linear.Payload) *linear.History {
 	t.Helper()
 	var (
 		e        = emulatortest.Spanner(t)
 		database = newDatabase(t, e)
 		h        = linear.NewHistory(time.Now)
-		commits  meeting
+		commits  barrier
 		running  sync.WaitGroup
 	)
 	commits.Add(len(payloads))
@@ -104,20 +104,19 @@ func meet(t *testing.T, open opener, payloads ...linear.Payload) *linear.History
 		running.Go(func() {
 			operation := h.Deliver(m)
 			answer := deliver(t.Context(), service, m)
-			answer.By = "store " + m.ID
+			answer.Server = "store " + m.ID
 			operation.End(answer)
 		})
 	}
 	running.Wait()
-	looker := openClient(t, e, database)
-	if _, err := h.Look("looker", func() (audit.Snapshot, error) { return audit.Read(t.Context(), looker) }); err != nil {
+	reader := openClient(t, e, database)
+	if _, err := h.Read("reader", func() (audit.Snapshot, error) { return audit.Read(t.Context(), reader) }); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-// The real store goes through the same, and passes the same check.
-func TestAStoreInTwoTransactionsIsCaught(t *testing.T) {
+func TestCheckRejectsAStoreWithTwoTransactions(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -130,7 +129,7 @@ func TestAStoreInTwoTransactionsIsCaught(t *testing.T) {
 		for _, other := range []linear.Payload{linear.A, linear.B} {
 			t.Run(fmt.Sprintf("%s, %s and %s", test.name, linear.A, other), func(t *testing.T) {
 				t.Parallel()
-				h := meet(t, test.open, linear.A, other)
+				h := race(t, test.open, linear.A, other)
 				found := h.Check()
 				for _, v := range found {
 					t.Log(v)
@@ -143,24 +142,22 @@ func TestAStoreInTwoTransactionsIsCaught(t *testing.T) {
 	}
 }
 
-// lie is a way to settle that answers something else, or does something else,
-// than the honest store.
-type lie func(ctx context.Context, honest settle.Store, st settle.Settlement) (settle.Result, error)
+// faultySettle settles in a correct store, and returns or stores something wrong.
+type faultySettle func(ctx context.Context, correct settle.Store, st settle.Settlement) (settle.Result, error)
 
-// liar is a store that lies.
-type liar struct {
+type faultyStore struct {
 	settle.Store
-	lie lie
+	settle faultySettle
 }
 
-func (l liar) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
-	return l.lie(ctx, l.Store, st)
+func (s faultyStore) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	return s.settle(ctx, s.Store, st)
 }
 
-// instead is the lie that changes the answers of one outcome.
-func instead(of settle.Outcome, change func(*settle.Result)) lie {
-	return func(ctx context.Context, honest settle.Store, st settle.Settlement) (settle.Result, error) {
-		result, err := honest.Settle(ctx, st)
+// changed changes the results with one outcome.
+func changed(of settle.Outcome, change func(*settle.Result)) faultySettle {
+	return func(ctx context.Context, correct settle.Store, st settle.Settlement) (settle.Result, error) {
+		result, err := correct.Settle(ctx, st)
 		if result.Outcome == of {
 			change(&result)
 		}
@@ -168,50 +165,48 @@ func instead(of settle.Outcome, change func(*settle.Result)) lie {
 	}
 }
 
-var lies = map[string]lie{
-	"a conflict is called a duplicate": instead(settle.OutcomeConflict, func(r *settle.Result) { r.Outcome, r.Fields = settle.OutcomeDuplicate, nil }),
-	"a duplicate is called applied":    instead(settle.OutcomeDuplicate, func(r *settle.Result) { r.Outcome = settle.OutcomeApplied }),
-	"applied is called a duplicate":    instead(settle.OutcomeApplied, func(r *settle.Result) { r.Outcome = settle.OutcomeDuplicate }),
-	"another member is named":          instead(settle.OutcomeConflict, func(r *settle.Result) { r.Fields = []string{"currency"} }),
-	"another time is told":             instead(settle.OutcomeDuplicate, func(r *settle.Result) { r.AppliedAt = r.AppliedAt.Add(time.Second) }),
-	"nothing is stored": func(_ context.Context, _ settle.Store, st settle.Settlement) (settle.Result, error) {
+var faults = map[string]faultySettle{
+	"conflict becomes duplicate": changed(settle.OutcomeConflict, func(r *settle.Result) { r.Outcome, r.Fields = settle.OutcomeDuplicate, nil }),
+	"duplicate becomes applied":  changed(settle.OutcomeDuplicate, func(r *settle.Result) { r.Outcome = settle.OutcomeApplied }),
+	"applied becomes duplicate":  changed(settle.OutcomeApplied, func(r *settle.Result) { r.Outcome = settle.OutcomeDuplicate }),
+	"conflict in a wrong member": changed(settle.OutcomeConflict, func(r *settle.Result) { r.Fields = []string{"currency"} }),
+	"duplicate at a wrong time":  changed(settle.OutcomeDuplicate, func(r *settle.Result) { r.AppliedAt = r.AppliedAt.Add(time.Second) }),
+	"applied without a row": func(_ context.Context, _ settle.Store, st settle.Settlement) (settle.Result, error) {
 		return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, AppliedAt: time.Unix(1, 0)}, nil
 	},
 }
 
-// TestLiarsAreCaught runs the workload on stores in memory that lie, and on one
-// that does not.
-func TestLiarsAreCaught(t *testing.T) {
+func TestCheckRejectsFaultyStores(t *testing.T) {
 	t.Parallel()
 	const settlements = 20
-	run := func(t *testing.T, how lie) []linear.Violation {
+	run := func(t *testing.T, settle faultySettle) []linear.Violation {
 		t.Helper()
-		honest := memstore.New(time.Now)
-		service := newService(liar{honest, how})
+		correct := memstore.New(time.Now)
+		service := newService(faultyStore{correct, settle})
 		workload := linear.Workload{
 			Name: "stl", Settlements: settlements, Messages: 4, Workers: 8, Again: 3, IntN: rand.New(rand.NewPCG(1, 0)).IntN,
 		}
 		h := linear.NewHistory(time.Now)
 		workload.Run(t.Context(), h, func(ctx context.Context, m linear.Message) linear.Answer { return deliver(ctx, service, m) })
-		if _, err := h.Look("looker", func() (audit.Snapshot, error) { return honest.Snapshot(), nil }); err != nil {
+		if _, err := h.Read("reader", func() (audit.Snapshot, error) { return correct.Snapshot(), nil }); err != nil {
 			t.Fatal(err)
 		}
 		return h.Check()
 	}
-	for name, how := range lies {
+	for name, fault := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if found := run(t, how); len(found) < settlements/2 {
+			if found := run(t, fault); len(found) < settlements/2 {
 				t.Errorf("%d of %d settlements caught", len(found), settlements)
 			}
 		})
 	}
-	t.Run("no lie", func(t *testing.T) {
+	t.Run("no fault", func(t *testing.T) {
 		t.Parallel()
-		truth := func(ctx context.Context, honest settle.Store, st settle.Settlement) (settle.Result, error) {
-			return honest.Settle(ctx, st)
+		noFault := func(ctx context.Context, correct settle.Store, st settle.Settlement) (settle.Result, error) {
+			return correct.Settle(ctx, st)
 		}
-		for _, v := range run(t, truth) {
+		for _, v := range run(t, noFault) {
 			t.Error(v)
 		}
 	})

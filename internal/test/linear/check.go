@@ -2,12 +2,10 @@ package linear
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -16,22 +14,21 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTimeout bounds the search for the order of one settlement ID's
-// operations, which takes milliseconds. What is not decided by then is a
-// violation: it has not been shown to be in order.
+// checkTimeout bounds the search for the order of one settlement ID's operations, which
+// takes milliseconds. An undecided search counts as a violation.
 const checkTimeout = time.Minute
 
-// Violation is a settlement ID for whose operations there is no order.
+// Violation is a settlement ID for whose operations no order was found.
 type Violation struct {
 	SettlementID string
 
 	undecided  bool
-	operations []Operation // in the order of their calls
+	operations []Operation // in the order of their beginnings
 	info       porcupine.LinearizationInfo
 }
 
-// Check looks for an order of each settlement ID's operations that explains all
-// answers. It returns the settlement IDs that have none.
+// Check searches an order of each settlement ID's operations that explains all answers,
+// and returns the settlement IDs that have none.
 func (h *History) Check() []Violation {
 	var found []Violation
 	for _, id := range h.settlementIDs() {
@@ -44,14 +41,14 @@ func (h *History) Check() []Violation {
 	return found
 }
 
-// Verify fails a test whose history is not linearizable. It prints the history of
-// each settlement ID for which there is no order, and draws it as a page for a
-// web browser in the test's artifact directory.
+// Verify fails the test for each settlement ID without an order. It prints the
+// operations, and draws them with the longest partial orders as an HTML page in the
+// test's artifact directory.
 func (h *History) Verify(t testing.TB) {
 	t.Helper()
 	for _, v := range h.Check() {
 		page := filepath.Join(t.ArtifactDir(), v.SettlementID+".html")
-		t.Errorf("%s\ndrawn in %s, which go test -artifacts keeps", v, page)
+		t.Errorf("%s\ndrawn with the longest partial orders in %s, which go test -artifacts keeps", v, page)
 		if err := v.draw(page); err != nil {
 			t.Error(err)
 		}
@@ -64,7 +61,7 @@ func (h *History) settlementIDs() []string {
 	return slices.Sorted(maps.Keys(h.operations))
 }
 
-// of returns the operations of a settlement ID as they are now.
+// of returns copies of a settlement ID's operations.
 func (h *History) of(settlementID string) []Operation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,121 +72,55 @@ func (h *History) of(settlementID string) []Operation {
 	return operations
 }
 
-// forPorcupine returns the operations as porcupine takes them. An operation
-// whose outcome is unknown ends after all others.
+// forPorcupine converts the operations. One with an unknown outcome ends after all
+// others.
 func forPorcupine(operations []Operation) []porcupine.Operation {
 	never := int64(1)
 	for _, o := range operations {
-		never = max(never, o.call+1, o.end+1)
-	}
-	ended := func(o Operation) int64 {
-		if !o.response.known {
-			return never
-		}
-		return o.end
+		never = max(never, o.began+1, o.ended+1)
 	}
 	history := make([]porcupine.Operation, len(operations))
-	var free []int64 // from when each lane of the drawing is free
+	var lanes []int64 // of the drawing: when the last operation of each lane ends
 	for i, o := range operations {
-		lane := slices.IndexFunc(free, func(from int64) bool { return from < o.call })
-		if lane < 0 {
-			lane, free = len(free), append(free, 0)
+		end := o.ended
+		if !o.response.known {
+			end = never
 		}
-		free[lane] = ended(o)
-		history[i] = porcupine.Operation{ClientId: lane, Input: o.request, Call: o.call, Output: o.response, Return: ended(o), Metadata: i}
+		lane := slices.IndexFunc(lanes, func(end int64) bool { return end < o.began })
+		if lane < 0 {
+			lane, lanes = len(lanes), append(lanes, 0)
+		}
+		lanes[lane] = end
+		history[i] = porcupine.Operation{ClientId: lane, Input: o.request, Call: o.began, Output: o.response, Return: end}
 	}
 	return history
 }
 
-// String returns the history of the settlement ID for a person to read.
+// String lists the operations.
 func (v Violation) String() string {
 	verdict := "no order explains the answers"
 	if v.undecided {
 		verdict = fmt.Sprintf("no order that explains the answers found in %v", checkTimeout)
 	}
-	return fmt.Sprintf("settlement %s: %s; its %d operations:\n%s%s",
-		v.SettlementID, verdict, len(v.operations), v.table(), v.explain())
-}
-
-// table lists the operations, a line each.
-func (v Violation) table() string {
-	var rows, aligned strings.Builder
-	rows.WriteString("\tbegan\tended\tasked\twhat\tmessage\tanswer\n")
+	var text strings.Builder
+	fmt.Fprintf(&text, "settlement %s: %s; its %d operations:\n", v.SettlementID, verdict, len(v.operations))
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprint(table, "\tbegan\tended\tserver\toperation\tmessage\tanswer\n") // a strings.Builder returns no error
 	for i, o := range v.operations {
-		ended, what, answer := "never", "look", o.response.String()
-		if o.end > 0 {
-			ended = milliseconds(o.got)
+		ended, answer := "never", o.response.String()
+		if o.ended > 0 {
+			ended = o.endedAfter.String()
 		}
-		if o.request.delivered != None {
-			what = "deliver " + o.request.delivered.String()
+		if o.fault != "" {
+			answer += ": " + o.fault
 		}
-		if o.why != "" {
-			answer += ": " + o.why
-		}
-		fmt.Fprintf(&rows, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, milliseconds(o.called), ended, o.by, what, o.messageID, answer)
+		_, _ = fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", i+1, o.beganAfter, ended, o.server, o.request, o.messageID, answer)
 	}
-	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
-	_, _ = io.WriteString(w, rows.String()) // a strings.Builder takes everything
-	_ = w.Flush()
-	return aligned.String()
+	_ = table.Flush()
+	return text.String()
 }
 
-// explain tells which answers can be explained at best, by which order, and which
-// are left over.
-func (v Violation) explain() string {
-	best := v.bestOrder()
-	var s any = state{}
-	for _, i := range best {
-		_, s = model.Step(s, v.operations[i].request, v.operations[i].response)
-	}
-	var left []int
-	for i, o := range v.operations {
-		if o.response.known && !slices.Contains(best, i) {
-			left = append(left, i)
-		}
-	}
-	return fmt.Sprintf("the best order is %s, then %s; not explained: %s", numbers(best), s, numbers(left))
-}
-
-// bestOrder returns the order that explains most answers, as indices. Of several
-// it is always the same.
-func (v Violation) bestOrder() []int {
-	var (
-		best     []int
-		mostKnow int
-	)
-	for _, partition := range v.info.PartialLinearizationsOperations() {
-		for _, linearization := range partition {
-			var order []int
-			know := 0
-			for _, o := range linearization {
-				i := o.Metadata.(int) //nolint:forcetypeassert // forPorcupine has put it there
-				order = append(order, i)
-				if v.operations[i].response.known {
-					know++
-				}
-			}
-			if know > mostKnow || know == mostKnow && slices.Compare(order, best) < 0 {
-				best, mostKnow = order, know
-			}
-		}
-	}
-	return best
-}
-
-// numbers returns the indices as the numbers that a reader sees.
-func numbers(indices []int) string {
-	var text []string
-	for _, i := range indices {
-		text = append(text, strconv.Itoa(i+1))
-	}
-	if text == nil {
-		return "none"
-	}
-	return strings.Join(text, " ")
-}
-
-// draw writes porcupine's drawing of the history, a page for a web browser.
+// draw writes porcupine's drawing of the operations, an HTML page.
 func (v Violation) draw(path string) error {
 	file, err := os.Create(path) //nolint:gosec // a file of the test's own directory
 	if err != nil {
@@ -200,8 +131,4 @@ func (v Violation) draw(path string) error {
 		return fmt.Errorf("draw history: %w", err)
 	}
 	return file.Close()
-}
-
-func milliseconds(d time.Duration) string {
-	return fmt.Sprintf("%.1fms", float64(d)/float64(time.Millisecond))
 }

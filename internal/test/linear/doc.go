@@ -1,42 +1,38 @@
-// Package linear checks that settling is linearizable: that the answers to
-// concurrent deliveries, whatever was lost and whoever died, are those that the
-// deliveries would have got one after another, in an order that agrees with
-// time.
+// Package linear checks that settling is linearizable: an order of the concurrent
+// deliveries exists that agrees with time and explains every answer, although answers
+// were lost and processes died.
 //
-// It exists because the usual check, one movement and one receipt in the end,
-// says nothing about the answers. A producer that is told applied twice, or
-// duplicate before anything was applied, or conflict with a payload that was
-// never settled, has been lied to by a database that looks right.
+// The other checks compare the rows at the end, and say nothing about answers. With
+// correct rows, a producer may still have read applied twice, duplicate before anything
+// was applied, or conflict with a payload that was never settled.
 //
 // # The sequential model
 //
 // For one settlement ID, one delivery at a time:
 //
-//	settled so far │ delivered │ answer                              │ settled then
-//	───────────────┼───────────┼─────────────────────────────────────┼─────────────
+//	settled before │ delivered │ answer                              │ settled after
+//	───────────────┼───────────┼─────────────────────────────────────┼──────────────
 //	nothing        │ A         │ applied, with a commit timestamp    │ A
 //	A              │ A         │ duplicate, with the same timestamp  │ A
-//	A              │ B         │ conflict, with the same timestamp,  │ A, and B is
-//	               │           │ names the members in which B differs│ on record
+//	A              │ B         │ conflict, with the same timestamp   │ A, and B is
+//	               │           │ and the members in which B differs  │ recorded
 //
-// A look at the database is an operation as well: it sees what is settled, when
-// it was, and which payloads are on record as conflicts. The model is written
-// without settle.Judge, which is part of what it checks.
+// A read of the database is an operation too: it returns the settled payload, its
+// timestamp and the recorded conflicts. The model does not use settle.Judge, which it
+// checks.
 //
-// # Outcomes that nobody knows
+// # Unknown outcomes
 //
-// A delivery that ended in an error, or whose process died, took effect, or will
-// at any later time, or never does. It is an operation that has no end and
-// allows every answer: the checker may put it anywhere after its beginning, also
-// behind everything else, where no one can tell whether it took effect. The
-// message is delivered again, as Pub/Sub would, and that is another operation,
-// of another delivery with an ID of its own: where the lost one took effect it is
-// a duplicate, and where it did not it is applied.
+// A delivery that ended in an error, or whose process died, has taken effect, will take
+// effect later, or never does. It is an operation without an end that allows every
+// answer. The checker may place it anywhere after its beginning, also after all other
+// operations, where its effect is not visible. Pub/Sub delivers the message again; that
+// is another operation with another delivery ID: a duplicate if the lost one took
+// effect, and applied if it did not.
 //
 // # How histories are made
 //
-// A [Workload] plays Pub/Sub, in front of whatever settles: stores in one
-// process, each with a client of its own, or processes that are killed. A
-// [History] records who asked what, and when the answer came, and its Check hands
-// the operations of each settlement ID to porcupine.
+// A [Workload] plays Pub/Sub. It delivers to stores in one process, each with a client
+// of its own, or to processes that the test kills. A [History] records every delivery
+// and its answer, and its Check hands the operations of each settlement ID to porcupine.
 package linear

@@ -9,25 +9,25 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// History records what was asked of a system, and what it answered when. It is
-// safe for concurrent use. See [NewHistory].
+// History records the operations on a system. It is safe for concurrent use. See
+// [NewHistory].
 type History struct {
 	now func() time.Time
 
 	mu         sync.Mutex
-	began      time.Time
-	clock      int64
+	start      time.Time
+	clock      int64                   // counts beginnings and ends, and gives their order
 	operations map[string][]*Operation // by settlement ID
 }
 
-// NewHistory returns an empty history. The order of operations is counted and
-// not taken from now, which only tells readers when something was.
+// NewHistory returns an empty history. now gives the times that a violation prints; it
+// has no influence on the check.
 func NewHistory(now func() time.Time) *History {
-	return &History{now: now, began: now(), operations: map[string][]*Operation{}}
+	return &History{now: now, start: now(), operations: map[string][]*Operation{}}
 }
 
-// Operation is one operation of a history: a delivery, or a look at the database.
-// It has begun; one that is never ended has an unknown outcome.
+// Operation is a delivery, or a read of the database. One that does not end has an
+// unknown outcome.
 type Operation struct {
 	history      *History
 	settlementID string
@@ -35,28 +35,27 @@ type Operation struct {
 	request      request
 
 	// Guarded by history.mu.
-	by          string // who answered
-	why         string // an outcome is unknown
-	response    response
-	call, end   int64 // in counts of the history's clock; end is 0 while there is none
-	called, got time.Duration
+	server                 string
+	fault                  string // cause of an unknown outcome
+	response               response
+	began, ended           int64 // of history.clock; ended is 0 before the end
+	beganAfter, endedAfter time.Duration
 }
 
-// Answer is what is known about a delivery afterwards. The zero value is an
-// unknown outcome.
+// Answer is a delivery's result for its caller. The zero value is an unknown outcome.
 type Answer struct {
-	// By names who was asked, for readers.
-	By string
+	// Server names the instance that answered, for reports.
+	Server string
 	// Outcome is the outcome; [settle.OutcomeUnknown] allows everything.
 	Outcome settle.Outcome
 	// AppliedAt and Fields are those of [settle.Result].
 	AppliedAt time.Time
 	Fields    []string
-	// Err says why the outcome is unknown, for readers.
+	// Err is the cause of an unknown outcome, for reports.
 	Err string
 }
 
-// AnswerOf returns what [settle.Service] has answered.
+// AnswerOf converts an answer of [settle.Service].
 func AnswerOf(result settle.Result, err error) Answer {
 	if err != nil {
 		return Answer{Err: err.Error()}
@@ -64,7 +63,7 @@ func AnswerOf(result settle.Result, err error) Answer {
 	return Answer{Outcome: result.Outcome, AppliedAt: result.AppliedAt, Fields: result.Fields}
 }
 
-// Deliver records that the delivery of a message begins.
+// Deliver records the beginning of a delivery.
 func (h *History) Deliver(m Message) *Operation {
 	return h.begin(m.SettlementID, m.ID, request{delivered: m.Payload})
 }
@@ -78,41 +77,39 @@ func (o *Operation) End(a Answer) {
 	if !r.known {
 		r = response{}
 	}
-	o.finish(a.By, a.Err, r)
+	o.end(a.Server, a.Err, r)
 }
 
-// Look records a look at the whole database, as one operation of each settlement
-// ID that the history knows. read has to read everything as of one moment; what
-// it returns is returned.
-func (h *History) Look(by string, read func() (audit.Snapshot, error)) (audit.Snapshot, error) {
-	var looks []*Operation
+// Read records a read of the whole database as one operation of each settlement ID that
+// the history has. read must return all rows as of one moment; Read returns them too.
+func (h *History) Read(server string, read func() (audit.Snapshot, error)) (audit.Snapshot, error) {
+	var reads []*Operation
 	for _, id := range h.settlementIDs() {
-		looks = append(looks, h.begin(id, "", request{}))
+		reads = append(reads, h.begin(id, "", request{}))
 	}
-	all, err := read()
+	rows, err := read()
 	if err != nil {
-		return all, err // looks that never end have seen nothing
+		return rows, err // without an end the reads allow everything
 	}
-	for _, look := range looks {
-		look.finish(by, "", response{known: true, seen: seenOf(all, look.settlementID)})
+	for _, o := range reads {
+		o.end(server, "", response{known: true, read: stateOf(rows, o.settlementID)})
 	}
-	return all, nil
+	return rows, nil
 }
 
-// seenOf is what a snapshot tells about a settlement ID.
-func seenOf(all audit.Snapshot, settlementID string) state {
-	var seen state
-	if m := all.Movement(settlementID); m != nil {
-		seen.settled, seen.appliedAt = payloadOf(*m), m.RecordedAt.UnixNano()
+// stateOf is the state of a settlement ID in the database.
+func stateOf(rows audit.Snapshot, settlementID string) (s state) {
+	if m := rows.Movement(settlementID); m != nil {
+		s.settled, s.appliedAt = payloadOf(*m), m.RecordedAt.UnixNano()
 	}
-	for _, c := range all.Conflicts {
+	for _, c := range rows.Conflicts {
 		for _, p := range Payloads {
 			if c.SettlementID == settlementID && string(c.Payload) == p.Message(settlementID) {
-				seen.conflicts = seen.conflicts.with(p)
+				s.conflicts = s.conflicts.with(p)
 			}
 		}
 	}
-	return seen
+	return s
 }
 
 func (h *History) begin(settlementID, messageID string, req request) *Operation {
@@ -121,16 +118,20 @@ func (h *History) begin(settlementID, messageID string, req request) *Operation 
 	h.clock++
 	o := &Operation{
 		history: h, settlementID: settlementID, messageID: messageID, request: req,
-		call: h.clock, called: h.now().Sub(h.began),
+		began: h.clock, beganAfter: h.sinceStart(),
 	}
 	h.operations[settlementID] = append(h.operations[settlementID], o)
 	return o
 }
 
-func (o *Operation) finish(by, why string, r response) {
+func (o *Operation) end(server, fault string, r response) {
 	h := o.history
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clock++
-	o.by, o.why, o.response, o.end, o.got = by, why, r, h.clock, h.now().Sub(h.began)
+	o.server, o.fault, o.response, o.ended, o.endedAfter = server, fault, r, h.clock, h.sinceStart()
+}
+
+func (h *History) sinceStart() time.Duration {
+	return h.now().Sub(h.start).Round(10 * time.Microsecond)
 }

@@ -2,17 +2,18 @@ package linear
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// Payload is one of the payouts that are delivered under a settlement ID. The
-// zero value is none.
+// Payload is a payout message without its settlement ID. The zero value is none.
 type Payload int
 
-// The payloads differ in such a way that the members that a conflict names tell
-// which of the others is settled.
+// The payloads differ from each other in different members, so that the members of a
+// conflict identify the settled payload.
 const (
 	None Payload = iota
 	A
@@ -20,58 +21,44 @@ const (
 	C
 )
 
-// Payloads are all that can be delivered.
+// Payloads are all but None.
 var Payloads = [...]Payload{A, B, C}
 
-// content is what the payloads say.
-var content = [...]struct {
-	accountID   string
-	amountCents int64
-	reference   string
-}{
-	A: {accountID: "reserve-claims", amountCents: 4731},
-	B: {accountID: "reserve-claims", amountCents: 4732},
-	C: {accountID: "reserve-glass", amountCents: 4731, reference: "claim 19-4431"},
+var members = [...]string{"account_id", "amount_cents", "reference"}
+
+// content has the values of the members.
+var content = [...][len(members)]string{
+	A: {"reserve-claims", "4731", ""},
+	B: {"reserve-claims", "4732", ""},
+	C: {"reserve-glass", "4731", "claim 19-4431"},
 }
 
 // String returns the payload's letter, or a dash.
 func (p Payload) String() string { return "-ABC"[p : p+1] }
 
-// Message returns the payload as a payout message under a settlement ID.
+// Message returns the payload as a payout message with the settlement ID.
 func (p Payload) Message(settlementID string) string {
 	c := content[p]
 	reference := ""
-	if c.reference != "" {
-		reference = fmt.Sprintf(`,"reference":%q`, c.reference)
+	if c[2] != "" {
+		reference = fmt.Sprintf(`,"reference":%q`, c[2])
 	}
-	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%d%s}`, settlementID, c.accountID, c.amountCents, reference)
+	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%s%s}`, settlementID, c[0], c[1], reference)
 }
 
-// differing names the members in which p differs from the settled payload, as
-// an answer lists them.
+// differing lists the members in which p differs from the settled payload, as an answer
+// lists them.
 func (p Payload) differing(settled Payload) string {
-	a, b := content[p], content[settled]
 	var names []string
-	if a.accountID != b.accountID {
-		names = append(names, "account_id")
-	}
-	if a.amountCents != b.amountCents {
-		names = append(names, "amount_cents")
-	}
-	if a.reference != b.reference {
-		names = append(names, "reference")
+	for i, name := range members {
+		if content[p][i] != content[settled][i] {
+			names = append(names, name)
+		}
 	}
 	return strings.Join(names, ",")
 }
 
-// payloadOf returns the payload that a movement settles; None for no payload of
-// ours.
+// payloadOf returns the payload of a movement; None if no payload has its content.
 func payloadOf(m settle.Movement) Payload {
-	for _, p := range Payloads {
-		c := content[p]
-		if m.AccountID == c.accountID && m.AmountCents == c.amountCents && m.Reference == c.reference {
-			return p
-		}
-	}
-	return None
+	return Payload(max(0, slices.Index(content[:], [...]string{m.AccountID, strconv.FormatInt(m.AmountCents, 10), m.Reference})))
 }

@@ -25,52 +25,52 @@ import (
 const defaultHistories = 10
 
 var (
-	histories = flag.Uint64("linear.histories", defaultHistories, "linear: how many histories to make on the emulator")
-	givenSeed = flag.Uint64("linear.seed", 0, "linear: seed of the messages and faults; 0 draws one")
+	histories = flag.Uint64("linear.histories", defaultHistories, "linear: number of histories to make on the emulator")
+	givenSeed = flag.Uint64("linear.seed", 0, "linear: seed of the messages and faults; 0 means a random one")
 )
 
-// What a history is made of.
+// The size of a history.
 const (
-	instances   = 4 // stores, a client each
+	instances   = 4 // stores, each with a client
 	workers     = 8
 	settlements = 20
 	messages    = 3 // of a settlement
 
-	// Of so many one:
-	again = 3  // acknowledged delivery is repeated
-	looks = 16 // delivery is followed by a look
-	hurry = 10 // delivery has hurryTime at most, the others have patience
+	// One in so many:
+	again = 3  // acknowledged deliveries is repeated
+	reads = 16 // deliveries is followed by a read
+	hasty = 10 // deliveries has a timeout of up to hastyTimeout, the others of timeout
 
-	patience  = 20 * time.Second
-	hurryTime = 30 * time.Millisecond
+	timeout      = 20 * time.Second
+	hastyTimeout = 30 * time.Millisecond
 )
 
-// mustHappen is what the default number of histories has to have met.
-var mustHappen = []string{
+// required are the events that the default number of histories must contain.
+var required = []string{
 	linear.Delivered(settle.OutcomeApplied), linear.Delivered(settle.OutcomeDuplicate),
 	linear.Delivered(settle.OutcomeConflict), linear.Delivered(settle.OutcomeUnknown),
-	linear.Looks, linear.Concurrent, linear.Unseen,
+	linear.Reads, linear.Concurrent, linear.Unanswered,
 	answerLost, requestLost, requestLate, arrivedLate, readLost, callerGone, abortInjected,
 }
 
 func TestMain(m *testing.M) {
-	// The emulator runs one read-write transaction at a time and aborts the
-	// others. The client's pauses between attempts are made for Spanner, where an
-	// abort is rare; here they would be most of the test's time.
+	// The emulator runs one read-write transaction at a time and aborts the others. The
+	// client's default back-off is for Spanner, where aborts are rare; here it would take
+	// most of the test's time.
 	spanner.DefaultRetryBackoff.Initial = time.Millisecond
 	spanner.DefaultRetryBackoff.Max = 8 * time.Millisecond
 	os.Exit(m.Run())
 }
 
-// TestStoresOnSpanner delivers over several stores with clients of their own, as
-// several instances would, on an emulator that aborts transactions at random,
-// over wires that lose and delay Commits, answers and reads.
+// TestStoresOnSpanner delivers to several stores, each with a client of its own, as
+// instances have. The emulator aborts transactions at random, and connections lose and
+// delay Commits, answers and reads.
 func TestStoresOnSpanner(t *testing.T) {
 	seed := *givenSeed
 	if seed == 0 {
 		seed = rand.Uint64N(1 << 40)
 	}
-	t.Logf("%d histories of seed %d, which draws the same messages again; what happens to them depends on the schedule too", *histories, seed)
+	t.Logf("%d histories of seed %d, which repeats the messages; the faults depend on the schedule too", *histories, seed)
 	e, err := emulator.StartSpanner(t.Context(), emulator.WithFaultInjection())
 	if err != nil {
 		t.Fatal(err)
@@ -78,35 +78,35 @@ func TestStoresOnSpanner(t *testing.T) {
 	t.Cleanup(func() { _ = e.Close() })
 	total := linear.Tally{}
 	for n := range *histories {
-		t.Run(fmt.Sprintf("history %d", n+1), func(t *testing.T) { // which closes what it has opened
+		t.Run(fmt.Sprintf("history %d", n+1), func(t *testing.T) { // closes the clients of this history
 			total.Add(newSystem(t, e, seed+n).run(t))
 		})
 	}
-	must := mustHappen
 	if *histories < defaultHistories {
-		must = nil
+		total.Report(t)
+		return
 	}
-	total.Report(t, must...)
+	total.Report(t, required...)
 }
 
 // system is several instances in front of one database.
 type system struct {
-	intN     func(n int) int // draws messages
-	services []*settle.Service
-	wires    []*wire
+	intN        func(n int) int // draws messages
+	services    []*settle.Service
+	connections []*connection
 
-	looking sync.Mutex // the emulator mishandles two transactions of one client
-	looker  *spanner.Client
+	reading sync.Mutex // the emulator mishandles two transactions of one client
+	reader  *spanner.Client
 }
 
 func newSystem(t *testing.T, e *emulator.Spanner, seed uint64) *system {
 	t.Helper()
 	database := newDatabase(t, e)
-	s := &system{intN: rand.New(rand.NewPCG(seed, 0)).IntN, looker: openClient(t, e, database)}
+	s := &system{intN: rand.New(rand.NewPCG(seed, 0)).IntN, reader: openClient(t, e, database)}
 	for n := range uint64(instances) {
-		w := newWire(rand.New(rand.NewPCG(seed, 1+n)).IntN)
-		s.wires = append(s.wires, w)
-		s.services = append(s.services, newService(openStore(t, e, database, w.options()...)))
+		c := newConnection(rand.New(rand.NewPCG(seed, 1+n)).IntN)
+		s.connections = append(s.connections, c)
+		s.services = append(s.services, newService(openStore(t, e, database, c.options()...)))
 	}
 	return s
 }
@@ -156,7 +156,6 @@ func newService(store settle.Store) *settle.Service {
 	return &settle.Service{Store: store, DefaultCurrency: "USD", NewID: uuid.NewString, Now: time.Now}
 }
 
-// deliver makes one delivery.
 func deliver(ctx context.Context, service *settle.Service, m linear.Message) linear.Answer {
 	return linear.AnswerOf(service.Deliver(ctx, settle.Delivery{Message: settle.Message{ID: m.ID, Data: []byte(m.Data())}}))
 }
@@ -170,44 +169,44 @@ func (s *system) run(t *testing.T) linear.Tally {
 	}
 	workload.Run(t.Context(), h, func(ctx context.Context, m linear.Message) linear.Answer {
 		answer := s.deliver(ctx, m)
-		if rand.IntN(looks) == 0 {
-			s.look(ctx, t, h)
+		if rand.IntN(reads) == 0 {
+			s.read(ctx, t, h)
 		}
 		return answer
 	})
-	for _, w := range s.wires {
-		w.flush()
+	for _, c := range s.connections {
+		c.flush()
 	}
-	all := s.look(t.Context(), t, h)
-	for _, violation := range all.Violations(false) {
+	rows := s.read(t.Context(), t, h)
+	for _, violation := range rows.Violations(false) {
 		t.Error(violation)
 	}
 	h.Verify(t)
 	count := h.Count()
-	for _, w := range s.wires {
-		count.Add(w.counted)
+	for _, c := range s.connections {
+		count.Add(c.counted)
 	}
 	return count
 }
 
 func (s *system) deliver(ctx context.Context, m linear.Message) linear.Answer {
-	n, limit := rand.IntN(len(s.services)), patience
-	if rand.IntN(hurry) == 0 {
-		limit = rand.N(hurryTime)
+	n, limit := rand.IntN(len(s.services)), timeout
+	if rand.IntN(hasty) == 0 {
+		limit = rand.N(hastyTimeout)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer := deliver(context.WithValue(ctx, callerKey{}, cancel), s.services[n], m)
-	answer.By = fmt.Sprintf("store %d", n+1)
+	answer.Server = fmt.Sprintf("store %d", n+1)
 	return answer
 }
 
-func (s *system) look(ctx context.Context, t *testing.T, h *linear.History) audit.Snapshot {
-	s.looking.Lock()
-	defer s.looking.Unlock()
-	all, err := h.Look("looker", func() (audit.Snapshot, error) { return audit.Read(ctx, s.looker) })
+func (s *system) read(ctx context.Context, t *testing.T, h *linear.History) audit.Snapshot {
+	s.reading.Lock()
+	defer s.reading.Unlock()
+	rows, err := h.Read("reader", func() (audit.Snapshot, error) { return audit.Read(ctx, s.reader) })
 	if err != nil {
 		t.Error(err)
 	}
-	return all
+	return rows
 }

@@ -8,38 +8,37 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// Tally counts what has happened, under names for people.
+// Tally counts events by name.
 type Tally map[string]int
 
-// What a history counts, beside a "delivery X" for each outcome.
+// The events that a history counts, besides a "delivery X" for each outcome X.
 const (
 	Settlements = "settlement"
-	Looks       = "look"
-	// Concurrent are the deliveries that ran beside another one of the same
-	// settlement ID that somebody else was asked: within one service they wait for
-	// each other.
-	Concurrent = "delivery beside another instance's"
-	// Unseen are the settlements that an unknown outcome has made: nobody was
-	// told applied.
-	Unseen = "settlement that nobody was told of"
+	Reads       = "read"
+	// Concurrent are deliveries that ran beside another server's delivery of the same
+	// settlement ID. One server coalesces such deliveries.
+	Concurrent = "delivery beside another server's"
+	// Unanswered are settlements that a delivery with an unknown outcome made: no answer
+	// was applied.
+	Unanswered = "settlement by a delivery with an unknown outcome"
 )
 
 // Delivered is the name under which deliveries of an outcome are counted.
 func Delivered(o settle.Outcome) string { return "delivery " + o.String() }
 
-// Count counts what the history holds.
+// Count counts the events of the history.
 func (h *History) Count() Tally {
 	count := Tally{}
 	for _, id := range h.settlementIDs() {
 		operations := h.of(id)
 		count[Settlements]++
 		applied, settled := false, false
-		for i, o := range operations {
+		for _, o := range operations {
 			if o.request.delivered == None {
-				count[Looks]++
+				count[Reads]++
 				continue
 			}
-			if beside(operations, i) {
+			if slices.ContainsFunc(operations, o.beside) {
 				count[Concurrent]++
 			}
 			count[Delivered(o.response.outcome)]++
@@ -47,37 +46,34 @@ func (h *History) Count() Tally {
 			settled = settled || o.response.known
 		}
 		if settled && !applied {
-			count[Unseen]++
+			count[Unanswered]++
 		}
 	}
 	return count
 }
 
-// beside reports whether operation i ran at the same time as a delivery elsewhere.
-func beside(operations []Operation, i int) bool {
-	self := operations[i]
-	return slices.ContainsFunc(operations, func(o Operation) bool {
-		return o.request.delivered != None && o.by != self.by && o.call != self.call && o.call < self.end && self.call < o.end
-	})
+// beside reports whether other is a delivery to another server at the same time.
+func (o Operation) beside(other Operation) bool {
+	return other.request.delivered != None && other.server != o.server && other.began != o.began && other.began < o.ended && o.began < other.ended
 }
 
 // Add adds other.
 func (c Tally) Add(other Tally) {
-	for what, n := range other {
-		c[what] += n
+	for name, n := range other {
+		c[name] += n
 	}
 }
 
-// Report prints the tally, and fails a test in which something never happened
-// that it is about: it would prove nothing.
-func (c Tally) Report(t testing.TB, mustHappen ...string) {
+// Report logs the tally. It fails the test if a required event never happened, because
+// the test then proved nothing about it.
+func (c Tally) Report(t testing.TB, required ...string) {
 	t.Helper()
-	for _, what := range slices.Sorted(maps.Keys(c)) {
-		t.Logf("%6d  %s", c[what], what)
+	for _, name := range slices.Sorted(maps.Keys(c)) {
+		t.Logf("%6d  %s", c[name], name)
 	}
-	for _, what := range mustHappen {
-		if c[what] == 0 {
-			t.Errorf("never happened: %s", what)
+	for _, name := range required {
+		if c[name] == 0 {
+			t.Errorf("never happened: %s", name)
 		}
 	}
 }

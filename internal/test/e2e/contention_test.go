@@ -26,12 +26,12 @@ import (
 
 const bankPayout = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim 19-4431"}`
 
-// world is a database, a bank, and the time that has passed for both.
+// world is a database and a bank with a common clock.
 type world struct {
 	db     database
 	bank   *fakebank.Bank
 	gate   *crash.Gate
-	offset atomic.Int64 // how far the bank's clock is ahead, as a time.Duration
+	offset atomic.Int64 // of the bank's clock from the machine's, a time.Duration
 }
 
 func newWorld(t *testing.T, plan fakebank.Plan) *world {
@@ -43,22 +43,22 @@ func newWorld(t *testing.T, plan fakebank.Plan) *world {
 	return w
 }
 
-// start runs one of the two functions in a process of its own. A send is over, and
-// the bank shows it, before the first question 15 s after it.
+// start starts one of the two functions. With these limits a send has ended, and the bank
+// shows it, before the first status request 15 s later.
 func (w *world) start(t *testing.T, target, spannerHost string, env ...string) *function {
 	t.Helper()
-	ours := append(w.db.env(spannerHost),
+	base := append(w.db.env(spannerHost),
 		"FUNCTION_TARGET="+target, "BANK_URL="+w.gate.URL, "BANK_TOKEN=token", "BANK_VISIBILITY_LAG=1s", "BANK_SEND_TIMEOUT=13s")
-	return startChild(t, append(ours, env...)...)
+	return startFunction(t, append(base, env...)...)
 }
 
-// pass lets time pass until the settlement's instruction is due, if it has one.
-func (w *world) pass(t *testing.T, settlementID string) {
+// advanceUntilDue advances the clock until the settlement's instruction is due.
+func (w *world) advanceUntilDue(t *testing.T, settlementID string) {
 	t.Helper()
-	w.offset.Add(int64(crash.PassUntilDue(t, w.db.client, settlementID, time.Now())))
+	w.offset.Add(int64(crash.AdvanceClockUntilDue(t, w.db.client, settlementID, time.Now())))
 }
 
-// settlementKey is the key of a settlement's rows.
+// settlementKey is the primary key of a settlement's rows.
 func settlementKey(settlementID string) spanner.Key {
 	key := sha256.Sum256([]byte(settlementID))
 	return spanner.Key{key[:]}
@@ -69,28 +69,27 @@ func (w *world) snapshot(t *testing.T) audit.Snapshot {
 	return w.db.snapshot(t)
 }
 
-// contenders is how many bank payouts instances compete for.
-const contenders = 100
+// contendedPayouts is the number of bank payouts that instances compete for.
+const contendedPayouts = 100
 
-func contended(n int) string {
+func contendedPayout(n int) string {
 	return fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":%d,"currency":"EUR","creditor_account":"cp-%d"}`, n, n+1, n)
 }
 
-// TestDeliveriesAndReconcilersAtTheSameTime lets two instances that deliver and
-// two that reconcile compete for 100 payouts: fresh ones, and ones whose
-// instruction is due because whoever settled them died before it sent.
-func TestDeliveriesAndReconcilersAtTheSameTime(t *testing.T) {
+// Two instances that deliver and two that reconcile compete for fresh payouts, and for
+// payouts whose instruction is due because an instance died after settling.
+func TestConcurrentDeliveriesAndReconcilersSendOnce(t *testing.T) {
 	t.Parallel()
 	t.Run("fresh", func(t *testing.T) {
 		t.Parallel()
-		compete(t, newWorld(t, fakebank.Plan{}), map[settle.Outcome]int{settle.OutcomeApplied: contenders, settle.OutcomeDuplicate: contenders})
+		compete(t, newWorld(t, fakebank.Plan{}), map[settle.Outcome]int{settle.OutcomeApplied: contendedPayouts, settle.OutcomeDuplicate: contendedPayouts})
 	})
 	t.Run("due", func(t *testing.T) {
 		t.Parallel()
 		w := newWorld(t, fakebank.Plan{})
 		store := w.store(t)
-		for n := range contenders {
-			p, err := payout.Decode([]byte(contended(n)), "")
+		for n := range contendedPayouts {
+			p, err := payout.Decode([]byte(contendedPayout(n)), "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,12 +102,12 @@ func TestDeliveriesAndReconcilersAtTheSameTime(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		compete(t, w, map[settle.Outcome]int{settle.OutcomeDuplicate: 2 * contenders})
+		compete(t, w, map[settle.Outcome]int{settle.OutcomeDuplicate: 2 * contendedPayouts})
 	})
 }
 
-// compete runs two deliveries of each payout and two reconcilers, and looks at
-// what the bank has seen.
+// compete runs two deliveries of each payout and two reconcilers, and counts the outcomes
+// and the sends.
 func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 	t.Helper()
 	var (
@@ -117,7 +116,7 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 		outcomes                = map[settle.Outcome]int{}
 		delivered               = make(chan struct{})
 	)
-	for n := range contenders {
+	for n := range contendedPayouts {
 		id := fmt.Sprintf("stl-%d", n)
 		w.bank.Expect(id, transfer.InstructionKey(id).String())
 	}
@@ -126,8 +125,8 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 		banking := w.stepper(t, store)
 		service := &settle.Service{Store: store, Banking: banking, NewID: uuid.NewString, Now: time.Now}
 		deliveries.Go(func() {
-			for n := range contenders {
-				r, err := service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: fmt.Sprint(n), Data: []byte(contended(n))}})
+			for n := range contendedPayouts {
+				r, err := service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: fmt.Sprint(n), Data: []byte(contendedPayout(n))}})
 				if err != nil {
 					t.Errorf("delivery of %d: %v", n, err)
 				}
@@ -137,7 +136,7 @@ func compete(t *testing.T, w *world, want map[settle.Outcome]int) {
 			}
 		})
 		reconciling := w.stepper(t, w.store(t))
-		reconciler := &transfer.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contenders, Concurrency: 4}
+		reconciler := &transfer.Reconciler{Store: reconciling.Store, Banking: reconciling, Now: time.Now, Limit: contendedPayouts, Concurrency: 4}
 		reconcilers.Go(func() {
 			for {
 				if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Failed > 0 {
@@ -167,8 +166,8 @@ func (w *world) wantOneSendEach(t *testing.T) {
 			t.Errorf("key %s: %d sends, %d in flight", key, r.Posts, r.MaxInFlight)
 		}
 	}
-	if got := len(w.bank.Ledger()); got != contenders {
-		t.Errorf("%d transfers, want %d", got, contenders)
+	if got := len(w.bank.Ledger()); got != contendedPayouts {
+		t.Errorf("%d transfers, want %d", got, contendedPayouts)
 	}
 	for _, in := range w.snapshot(t).Instructions {
 		if in.Sends != 1 || in.State != transfer.StateAccepted && in.State != transfer.StateConfirmed {
@@ -177,7 +176,7 @@ func (w *world) wantOneSendEach(t *testing.T) {
 	}
 }
 
-// store returns a store with a client of its own, as another instance has.
+// store returns a store with a client of its own, as an instance has.
 func (w *world) store(t *testing.T) *spannerstore.Store {
 	t.Helper()
 	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
@@ -199,7 +198,7 @@ func (w *world) client(t *testing.T) *bank.Client {
 	return client
 }
 
-// stepper makes steps as an instance of its own.
+// stepper returns an instance's stepper.
 func (w *world) stepper(t *testing.T, store transfer.Store) *transfer.Stepper {
 	t.Helper()
 	return &transfer.Stepper{

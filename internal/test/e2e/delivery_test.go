@@ -14,13 +14,13 @@ import (
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
 
-// TestPublishedPayoutIsSettledOnce is the whole way: a real topic, a push
-// subscription, the function under the functions framework, Spanner.
+// The path is complete: a topic, a push subscription, the function under the Functions
+// Framework, and Spanner.
 func TestPublishedPayoutIsSettledOnce(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	broker := emulatortest.PubSub(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const topic = "projects/emulator/topics/payouts"
 	err := broker.CreatePushSubscription(t.Context(), emulator.Subscription{
 		Topic: topic, Name: "projects/emulator/subscriptions/settle-payout", PushEndpoint: f.url,
@@ -54,10 +54,7 @@ func TestPublishedPayoutIsSettledOnce(t *testing.T) {
 	}
 }
 
-// TestTerminationFinishesWhatHasBegun stops an instance in the middle of a
-// delivery: that one is answered, later ones are turned away, and the process
-// ends by the signal.
-func TestTerminationFinishesWhatHasBegun(t *testing.T) {
+func TestTerminationDrainsTheInstance(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	committing, proceed := make(chan struct{}), make(chan struct{})
@@ -73,17 +70,17 @@ func TestTerminationFinishesWhatHasBegun(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer proxy.Close()
-	f := startChild(t, db.env(proxy.Addr)...)
-	begun := make(chan answer, 1)
-	go func() { begun <- f.deliver(t.Context(), "1", plain) }()
+	f := startFunction(t, db.env(proxy.Addr)...)
+	inFlight := make(chan answer, 1)
+	go func() { inFlight <- f.deliver(t.Context(), "1", plain) }()
 	<-committing
 	if err := f.process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	waitFor(t, 10*time.Second, func() bool { return f.deliver(t.Context(), "2", "not a payout").Status == 503 })
 	close(proceed)
-	if a := <-begun; a.Status != 200 || a.Outcome != "applied" {
-		t.Errorf("the delivery that had begun: %d %s %s", a.Status, a.Body, a.Error)
+	if a := <-inFlight; a.Status != 200 || a.Outcome != "applied" {
+		t.Errorf("the delivery in flight: %d %s %s", a.Status, a.Body, a.Error)
 	}
 	<-f.exited
 	if f.signal() != syscall.SIGTERM {

@@ -10,20 +10,19 @@ import (
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
-var shapeName = regexp.MustCompile(`^[yni]_[a-z]+_[a-z0-9_]+$`)
+var nameFormat = regexp.MustCompile(`^[yni]_[a-z]+_[a-z0-9_]+$`)
 
-// classes are the kinds of input without any of which the suite is not whole.
+// classes are the kinds of input; the table must have ten cases of each.
 var classes = []string{
 	"array", "case", "comment", "depth", "duplicate", "encoding", "literal", "number", "space", "string", "structure", "trailing",
 }
 
-// TestTable checks the table itself, and its verdicts with a JSON reader that
-// none of the program's readers uses.
+// No reader of the program uses encoding/json, so that it is a second opinion.
 func TestTable(t *testing.T) {
 	t.Parallel()
-	seen, inputs, of := map[string]bool{}, map[string]string{}, map[string]int{}
+	seen, inputs, classCount := map[string]bool{}, map[string]string{}, map[string]int{}
 	for _, c := range jsoncases.Cases(t) {
-		if !shapeName.MatchString(c.Name) || seen[c.Name] {
+		if !nameFormat.MatchString(c.Name) || seen[c.Name] {
 			t.Errorf("name %q", c.Name)
 			continue
 		}
@@ -31,39 +30,38 @@ func TestTable(t *testing.T) {
 			t.Errorf("%s has the input of %s", c.Name, other)
 		}
 		seen[c.Name], inputs[string(c.Input)] = true, c.Name
-		of[c.Class()]++
+		classCount[c.Class()]++
 		if c.Verdict != "accept" && c.Verdict != "refuse" || c.Why == "" || c.Document == "" || c.Metadata == "" {
 			t.Errorf("%s: verdict %q, document %q, metadata %q, why %q", c.Name, c.Verdict, c.Document, c.Metadata, c.Why)
 		}
 		checkWithStandardLibrary(t, c)
 	}
 	for _, class := range classes {
-		if of[class] < 10 {
-			t.Errorf("class %s has %d cases", class, of[class])
+		if classCount[class] < 10 {
+			t.Errorf("class %s has %d cases", class, classCount[class])
 		}
-		delete(of, class)
+		delete(classCount, class)
 	}
-	if len(of) > 0 {
-		t.Errorf("other classes: %v", of)
+	if len(classCount) > 0 {
+		t.Errorf("unknown classes: %v", classCount)
 	}
 }
 
-// checkWithStandardLibrary compares with encoding/json, which is lenient with
-// encoding and duplicates and knows the same grammar.
+// encoding/json has the same grammar, but accepts invalid UTF-8 and duplicate members.
 func checkWithStandardLibrary(t *testing.T, c jsoncases.Case) {
 	t.Helper()
 	valid := stdjson.Valid(c.Input)
 	switch kind := c.Name[0]; {
 	case kind == 'y' && (!valid || !c.WellFormed() || !utf8.Valid(c.Input)):
-		t.Errorf("%s has to be accepted; verdict %s, encoding/json says %t", c.Name, c.Verdict, valid)
+		t.Errorf("%s must be accepted; verdict %s, encoding/json says %t", c.Name, c.Verdict, valid)
 	case kind == 'n' && (valid || c.WellFormed()):
-		t.Errorf("%s has to be refused; verdict %s, encoding/json says %t", c.Name, c.Verdict, valid)
+		t.Errorf("%s must be refused; verdict %s, encoding/json says %t", c.Name, c.Verdict, valid)
 	case kind == 'i' && c.WellFormed() && !valid:
 		t.Errorf("%s is not in the grammar", c.Name)
 	}
 }
 
-func TestInputIsPutTogether(t *testing.T) {
+func TestInputJoinsPieces(t *testing.T) {
 	t.Parallel()
 	var in jsoncases.Input
 	if err := in.UnmarshalJSON([]byte(`["a\u0000",{"hex":"ff00"},{"repeat":"[{","times":2}]`)); err != nil {
@@ -74,7 +72,7 @@ func TestInputIsPutTogether(t *testing.T) {
 	}
 	for _, wrong := range []string{`["a"`, `"a"`, `[{"hex":"f"}]`, `[{"text":"a"}]`, `[1]`} {
 		if err := in.UnmarshalJSON([]byte(wrong)); err == nil {
-			t.Errorf("%s was read", wrong)
+			t.Errorf("%s: no error", wrong)
 		}
 	}
 }

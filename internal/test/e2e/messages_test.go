@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,8 +18,7 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// malformed is one message of every reason, and where the rule has parts of
-// every part.
+// malformed has a message for every reason, and for every part of the rule behind it.
 var malformed = []struct {
 	data, reason, member string
 }{
@@ -46,10 +43,10 @@ var malformed = []struct {
 	{`{"settlement_id":"a","account_id":"b","amount_cents":1,"metadata":[]}`, "invalid_field", "metadata"},
 }
 
-func TestMalformedMessagesAreQuarantinedOnce(t *testing.T) {
+func TestMalformedMessageIsQuarantinedOnce(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const deliveries = 3
 	want := map[string]string{}
 	for i, m := range malformed {
@@ -75,16 +72,15 @@ func TestMalformedMessagesAreQuarantinedOnce(t *testing.T) {
 		t.Errorf("quarantine: reason, member, bytes, deliveries (-want +got):\n%s", diff)
 	}
 	if len(all.Movements) > 0 {
-		t.Errorf("something moved: %+v", all.Movements)
+		t.Errorf("movements %+v, want none", all.Movements)
 	}
 }
 
-// TestWhatIsNoMessage states where each request goes that is no Pub/Sub message.
-// The table in docs/message.md says the same.
-func TestWhatIsNoMessage(t *testing.T) {
+// docs/message.md has the same table.
+func TestRequestThatIsNoMessage(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	otherType := eventHeader.Clone()
 	otherType.Set("Ce-Type", "google.cloud.storage.object.v1.finalized")
 	kept := 0
@@ -100,8 +96,8 @@ func TestWhatIsNoMessage(t *testing.T) {
 		{"an event of another type", otherType, push("1", plain), 200, "quarantined"},
 		{"no message", pushHeader, `{"subscription":"s"}`, 200, "quarantined"},
 		{"bad base64", pushHeader, `{"message":{"messageId":"2","data":"%%%"}}`, 200, "quarantined"},
-		{"10 MiB that no message can have", pushHeader, strings.Repeat("x", settle.MaxQuarantineBytes), 200, "quarantined"},
-		{"over 10 MiB that no row can hold", pushHeader, strings.Repeat("x", settle.MaxQuarantineBytes+1), 413, "unknown"},
+		{"10 MiB, more than a message can have", pushHeader, strings.Repeat("x", settle.MaxQuarantineBytes), 200, "quarantined"},
+		{"over 10 MiB, more than a row can hold", pushHeader, strings.Repeat("x", settle.MaxQuarantineBytes+1), 413, "unknown"},
 		{"17 MiB", pushHeader, strings.Repeat("x", 17<<20), 413, "unknown"},
 	} {
 		a := f.post(t.Context(), test.header, strings.NewReader(test.body))
@@ -116,7 +112,7 @@ func TestWhatIsNoMessage(t *testing.T) {
 				found = found || string(q.Data) == test.body && q.Reason == payout.ReasonUnsupportedEvent
 			}
 			if !found {
-				t.Errorf("%s: not kept as it came", test.name)
+				t.Errorf("%s: not quarantined unchanged", test.name)
 			}
 		}
 		if len(all.Quarantined) != kept {
@@ -125,12 +121,10 @@ func TestWhatIsNoMessage(t *testing.T) {
 	}
 }
 
-// TestEveryFormOfAMessageIsTheSamePayout delivers one payout in every form, and
-// every case of identity that other systems got wrong.
 func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	structured := http.Header{"Content-Type": {"application/cloudevents+json"}}
 	event := `{"specversion":"1.0","id":"5","source":"//pubsub.googleapis.com/projects/p/topics/t",` +
 		`"type":"google.cloud.pubsub.topic.v1.messagePublished","data":` + push("5", plain) + `}`
@@ -163,10 +157,10 @@ func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 	}
 }
 
-func TestNothingOfThePayloadIsLoggedOrAnswered(t *testing.T) {
+func TestPayloadIsNeitherLoggedNorAnswered(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	const secret = "S3CRET"
 	p := func(reference string) string {
 		return `{"settlement_id":"stl-1","account_id":"acc-` + secret + `","amount_cents":4731,"reference":"` + reference + secret + `","metadata":{"` + secret + `":"` + secret + `"}}`
@@ -190,10 +184,10 @@ func TestNothingOfThePayloadIsLoggedOrAnswered(t *testing.T) {
 	}
 }
 
-func TestAPayoutForABankWaitsUntilThereIsOne(t *testing.T) {
+func TestBankPayoutWithoutABankIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
 	a := f.deliver(t.Context(), "1", strings.Replace(plain, "}", `,"creditor_account":"cp-19"}`, 1))
 	if a.Status != 500 || !strings.Contains(a.Error, "no bank is configured") {
 		t.Errorf("%d %s", a.Status, a.Body)
@@ -205,9 +199,8 @@ func TestAPayoutForABankWaitsUntilThereIsOne(t *testing.T) {
 
 var wrongConfiguration = []string{"SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=usd", "BANK_URL=https://bank.example", "BANK_VISIBILITY_LAG=soon"}
 
-// TestADeployedFunctionRefusesToStartMisconfigured: the platform keeps the
-// revision before.
-func TestADeployedFunctionRefusesToStartMisconfigured(t *testing.T) {
+// The platform then keeps the previous revision.
+func TestMisconfiguredDeployedFunctionDoesNotStart(t *testing.T) {
 	t.Parallel()
 	cmd, _ := functionProcess(t.Context(), t, append(slices.Clone(wrongConfiguration), "K_SERVICE=settle-payout", "PORT=0")...)
 	text, err := cmd.CombinedOutput()
@@ -216,9 +209,9 @@ func TestADeployedFunctionRefusesToStartMisconfigured(t *testing.T) {
 	}
 }
 
-func TestAWrongConfigurationIsNamedWhole(t *testing.T) {
+func TestAllWrongSettingsAreLogged(t *testing.T) {
 	t.Parallel()
-	f := startChild(t, wrongConfiguration...)
+	f := startFunction(t, wrongConfiguration...)
 	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || a.Outcome != "unknown" {
 		t.Errorf("%d %s", a.Status, a.Body)
 	}
@@ -227,10 +220,9 @@ func TestAWrongConfigurationIsNamedWhole(t *testing.T) {
 	f.waitForLog(t, "BANK_VISIBILITY_LAG", 1)
 }
 
-// TestSpannerDownAndBack takes the emulator away from under a running function.
-// A function that has never met Spanner is the harder case: its client was made
-// while there was nothing to connect to.
-func TestSpannerDownAndBack(t *testing.T) {
+// In the first round the function creates its client while nothing listens. In the second
+// one Spanner restarts with an empty database.
+func TestFunctionRecoversAfterSpannerOutage(t *testing.T) {
 	t.Parallel()
 	statements, err := schema.Statements()
 	if err != nil {
@@ -244,8 +236,8 @@ func TestSpannerDownAndBack(t *testing.T) {
 	}
 	const name = "projects/emulator/instances/emulator/databases/payouts"
 	env := []string{"SPANNER_DATABASE=" + name, "SPANNER_EMULATOR_HOST=" + addr, "SETTLE_TIMEOUT=10s"}
-	f := startChild(t, env...)
-	for round, id := range []string{"never met Spanner", "Spanner came back empty"} {
+	f := startFunction(t, env...)
+	for round, id := range []string{"no connection before", "restarted empty"} {
 		p := fmt.Sprintf(`{"settlement_id":"stl-%d","account_id":"a","amount_cents":1}`, round)
 		if a := f.deliver(t.Context(), id, p); a.Status != 500 || a.Outcome != "unknown" {
 			t.Errorf("%s: %d %s while Spanner is down", id, a.Status, a.Body)
@@ -257,8 +249,8 @@ func TestSpannerDownAndBack(t *testing.T) {
 		if _, err := e.CreateDatabase(t.Context(), name, statements); err != nil {
 			t.Fatal(err)
 		}
-		// Pub/Sub delivers until it is answered with 200. One more attempt may find
-		// out that the client's session is gone with the old Spanner.
+		// Pub/Sub redelivers until status 200. The first delivery can fail because the old
+		// Spanner's session is gone.
 		var a answer
 		for attempt := 0; a.Status != 200 && attempt < 3; attempt++ {
 			a = f.deliver(t.Context(), id, p)
@@ -272,32 +264,5 @@ func TestSpannerDownAndBack(t *testing.T) {
 		if err := e.Close(); err != nil {
 			t.Fatal(err)
 		}
-	}
-}
-
-func TestABodyThatBreaksOffIsNotAcknowledged(t *testing.T) {
-	t.Parallel()
-	db := newDatabase(t)
-	f := startChild(t, db.env(emulatortest.Spanner(t).GRPC)...)
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.Trim(strings.TrimPrefix(f.url, "http://"), "/"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	body := push("1", plain)
-	if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: f\r\nContent-Length: %d\r\n\r\n%s", len(body)+1, body); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	var reply bytes.Buffer
-	if _, err := reply.ReadFrom(conn); err != nil || !strings.HasPrefix(reply.String(), "HTTP/1.1 400") {
-		t.Errorf("%v: %s", err, reply.String())
-	}
-	if all := db.snapshot(t); len(all.Movements)+len(all.Quarantined) != 0 {
-		t.Errorf("stored %+v", all)
 	}
 }
