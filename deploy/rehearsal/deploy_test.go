@@ -244,8 +244,7 @@ func (r *rehearsal) accounts(t *testing.T) {
 }
 
 func (r *rehearsal) uploaded(t *testing.T) {
-	listed := strings.Fields(r.commandIn(t, filepath.Join("..", ".."), "meta", "list-files-for-upload", "."))
-	slices.Sort(listed)
+	listed := listed(t, filepath.Join("..", ".."))
 	for name, archive := range r.cloud.run.uploads {
 		files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 		if err != nil {
@@ -262,22 +261,6 @@ func (r *rehearsal) uploaded(t *testing.T) {
 			t.Errorf("%s (-listed +uploaded):\n%s", name, diff)
 		}
 	}
-}
-
-// commandIn is command in another directory.
-func (r *rehearsal) commandIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	back, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(r.gcloud.bin, "gcloud"), args...)
-	cmd.Env, cmd.Dir = r.env, back
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
 }
 
 // publish publishes a payout as a producer.
@@ -339,7 +322,9 @@ func (r *rehearsal) settles(t *testing.T) {
 	r.publish(t, "stl-1")
 	r.waitSettled(t, "stl-1")
 	r.command(t, "pubsub", "topics", "publish", "reconcile", "--message=tick")
-	if !eventually(t, time.Minute, func() bool { return strings.Contains(r.cloud.run.logOf("reconcile-bank"), `"message":"reconciled"`) }) {
+	if !eventually(t, time.Minute, func() bool {
+		return strings.Contains(r.cloud.run.logOf("reconcile-bank"), `"message":"reconciler run completed"`)
+	}) {
 		t.Errorf("log of ReconcileBank\n%s", r.cloud.run.logOf("reconcile-bank"))
 	}
 }

@@ -40,7 +40,7 @@ func accepts(message protoreflect.MessageDescriptor, data []byte) bool {
 func TestSchemaAcceptsEveryPayout(t *testing.T) {
 	t.Parallel()
 	message := payoutMessage(t)
-	text, err := os.ReadFile(filepath.Join("..", "..", "internal", "settle", "testdata", "payout_messages.jsonl"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "internal", "settle", "payout", "testdata", "payout_messages.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}

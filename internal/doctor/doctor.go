@@ -142,26 +142,17 @@ type Function struct {
 	Database string
 	// DatabaseRole is the function's database role; empty: none, or unknown.
 	DatabaseRole string
-	// Limits are its time limits.
-	Limits Limits
-	// Trigger is its event trigger; the zero value: unknown.
-	Trigger Trigger
-	// Deployed means that the figures come from the function itself.
-	Deployed bool
-}
-
-// Trigger is a function's event trigger.
-type Trigger struct {
-	Topic   string
-	Retries bool
-}
-
-// Limits are time limits of the function, from its environment.
-type Limits struct {
+	// Settle, BankSend and BankStatus are the time limits of a delivery.
 	Settle, BankSend, BankStatus time.Duration
 	// Bank means that there is a bank; KeyLifetime is how long it remembers a key.
 	Bank        bool
 	KeyLifetime time.Duration
+	// TriggerTopic is the topic of its event trigger; empty: unknown. Retries means that
+	// the trigger retries.
+	TriggerTopic string
+	Retries      bool
+	// Deployed means that the figures come from the function itself.
+	Deployed bool
 }
 
 // The reasons why a check has no figures; empty if it has them.

@@ -65,8 +65,8 @@ func asDeployed(t *testing.T) State {
 		SubscriberPolicy: got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.subscriber", Members: []string{agent}}}}),
 		Function: got(Function{
 			Deployed: true, Timeout: 90 * time.Second, Database: "projects/p/instances/i/databases/d", DatabaseRole: "settleonce_function",
-			Limits:  Limits{Settle: 25 * time.Second, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour},
-			Trigger: Trigger{Topic: topic, Retries: true},
+			Settle: 25 * time.Second, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour,
+			TriggerTopic: topic, Retries: true,
 		}),
 	}
 }
@@ -193,11 +193,11 @@ func TestFaultsWithoutEmulator(t *testing.T) {
 			"ack deadline", Unknown, `see "bank key lifetime"`,
 		},
 		{
-			"profile without a lifetime", func(s *State) { s.Function.Value.Limits.KeyLifetime = 0 },
+			"profile without a lifetime", func(s *State) { s.Function.Value.KeyLifetime = 0 },
 			"bank key lifetime", Unknown, "profile",
 		},
 		{
-			"trigger on another topic", func(s *State) { s.Function.Value.Trigger.Topic = "projects/p/topics/old" },
+			"trigger on another topic", func(s *State) { s.Function.Value.TriggerTopic = "projects/p/topics/old" },
 			"function", Fail, "projects/p/topics/old",
 		},
 	}
@@ -271,9 +271,9 @@ func TestFunctionWithProfileHasNoKeyLifetime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Limits{Settle: 9 * time.Minute, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true}
-	if f.Limits != want {
-		t.Errorf("%+v, want %+v", f.Limits, want)
+	want := Function{Settle: 9 * time.Minute, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true}
+	if f != want {
+		t.Errorf("%+v, want %+v", f, want)
 	}
 	if _, err := newFunction(func(string) string { return "soon" }); err == nil {
 		t.Error("accepts a time limit of soon")

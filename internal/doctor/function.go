@@ -12,15 +12,15 @@ import (
 )
 
 func (s State) functionTimeout() Finding {
-	timeout, limits := s.Function.Value.Timeout, s.Function.Value.Limits
-	longest := config.LongestDelivery(limits.Settle, limits.BankStatus, limits.BankSend)
+	f := s.Function.Value
+	longest := config.LongestDelivery(f.Settle, f.BankStatus, f.BankSend)
 	sum := fmt.Sprintf("%s + %s + %s + %s = %s (settle, bank status, bank send, record)",
-		span(limits.Settle), span(limits.BankStatus), span(limits.BankSend), span(config.Recording), span(longest))
-	if timeout <= longest {
-		return Fail.finding("function %s <= %s", span(timeout), sum).
+		span(f.Settle), span(f.BankStatus), span(f.BankSend), span(config.Recording), span(longest))
+	if f.Timeout <= longest {
+		return Fail.finding("function %s <= %s", span(f.Timeout), sum).
 			remedy("deploy the function with --timeout=%s", seconds(longest+config.Recording))
 	}
-	return OK.finding("function %s > %s", span(timeout), sum)
+	return OK.finding("function %s > %s", span(f.Timeout), sum)
 }
 
 func (s State) functionSettings() Finding {
@@ -31,10 +31,10 @@ func (s State) functionSettings() Finding {
 	case function.Database != s.Database:
 		return Fail.finding("it settles in %q, not in %q", function.Database, s.Database).
 			remedy("set --database to the function's, or deploy the function with SPANNER_DATABASE")
-	case s.Subscription.Read && function.Trigger.Topic != s.Subscription.Value.GetTopic():
-		return Fail.finding("its trigger is on topic %q, the subscription on %q", function.Trigger.Topic, s.Subscription.Value.GetTopic()).
+	case s.Subscription.Read && function.TriggerTopic != s.Subscription.Value.GetTopic():
+		return Fail.finding("its trigger is on topic %q, the subscription on %q", function.TriggerTopic, s.Subscription.Value.GetTopic()).
 			remedy(anotherSubscription)
-	case !function.Trigger.Retries:
+	case !function.Retries:
 		return Fail.finding("its trigger does not retry: a message whose first delivery fails is lost").
 			remedy("deploy the function with --retry")
 	default:

@@ -251,7 +251,7 @@ func describe(deployed *cloudfunctions.Function) (Function, error) {
 	function.Deployed = true
 	function.Timeout = time.Duration(deployed.ServiceConfig.TimeoutSeconds) * time.Second
 	if trigger := deployed.EventTrigger; trigger != nil {
-		function.Trigger = Trigger{Topic: trigger.PubsubTopic, Retries: trigger.RetryPolicy == "RETRY_POLICY_RETRY"}
+		function.TriggerTopic, function.Retries = trigger.PubsubTopic, trigger.RetryPolicy == "RETRY_POLICY_RETRY"
 	}
 	return function, nil
 }

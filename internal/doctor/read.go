@@ -22,7 +22,6 @@ var errNoPolicies = errors.New("the Pub/Sub emulator keeps no policies; --withou
 
 // newFunction reads the function's variables, with the function's own defaults.
 func newFunction(env func(string) string) (Function, error) {
-	f := Function{Database: env(config.EnvDatabase), DatabaseRole: env(config.EnvDatabaseRole)}
 	var faults []error
 	duration := func(name string, byDefault time.Duration) time.Duration {
 		value := env(name)
@@ -39,12 +38,14 @@ func newFunction(env func(string) string) (Function, error) {
 	if env(config.EnvBankProfile) != "" {
 		key = 0 // the profile may have another, and is not read
 	}
-	f.Limits = Limits{
-		Settle:      duration(config.EnvSettleTimeout, config.DefaultSettleTimeout),
-		BankSend:    duration(config.EnvBankSendTimeout, bank.DefaultSendTimeout),
-		BankStatus:  duration(config.EnvBankStatusTimeout, bank.DefaultStatusTimeout),
-		Bank:        env(config.EnvBankURL) != "",
-		KeyLifetime: duration(config.EnvBankKeyLifetime, key),
+	f := Function{
+		Database:     env(config.EnvDatabase),
+		DatabaseRole: env(config.EnvDatabaseRole),
+		Settle:       duration(config.EnvSettleTimeout, config.DefaultSettleTimeout),
+		BankSend:     duration(config.EnvBankSendTimeout, bank.DefaultSendTimeout),
+		BankStatus:   duration(config.EnvBankStatusTimeout, bank.DefaultStatusTimeout),
+		Bank:         env(config.EnvBankURL) != "",
+		KeyLifetime:  duration(config.EnvBankKeyLifetime, key),
 	}
 	return f, errors.Join(faults...)
 }

@@ -79,23 +79,23 @@ func (s State) receiptRetention() Finding {
 }
 
 func (s State) keyLifetime() Finding {
-	limits := s.Function.Value.Limits
+	f := s.Function.Value
 	kept := time.Duration(s.Schema.Value.PolicyDays) * day
 	switch {
-	case !limits.Bank:
+	case !f.Bank:
 		return OK.finding("no bank is configured")
-	case limits.KeyLifetime == 0:
+	case f.KeyLifetime == 0:
 		return Unknown.finding("the key lifetime is in the bank profile, which this program does not read").
 			remedy("set BANK_KEY_LIFETIME beside BANK_PROFILE")
 	case !s.Schema.Read:
 		return Unknown.finding("%s", s.noSchema())
 	case s.Schema.Value.PolicyColumn == "":
-		return OK.finding("receipts are kept for ever >= key %s", span(limits.KeyLifetime))
-	case kept < limits.KeyLifetime:
-		return Fail.finding("receipts %s < key %s", span(kept), span(limits.KeyLifetime)).
-			remedy("%s", s.policy("REPLACE", days(limits.KeyLifetime)))
+		return OK.finding("receipts are kept for ever >= key %s", span(f.KeyLifetime))
+	case kept < f.KeyLifetime:
+		return Fail.finding("receipts %s < key %s", span(kept), span(f.KeyLifetime)).
+			remedy("%s", s.policy("REPLACE", days(f.KeyLifetime)))
 	default:
-		return OK.finding("receipts %s >= key %s", span(kept), span(limits.KeyLifetime))
+		return OK.finding("receipts %s >= key %s", span(kept), span(f.KeyLifetime))
 	}
 }
 
