@@ -9,13 +9,15 @@ import (
 
 	"cloud.google.com/go/iam/apiv1/iampb"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
-	"google.golang.org/genproto/googleapis/type/expr"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/settleonce/settleonce/schema"
 )
 
 func got[T any](value T) Reading[T] { return Reading[T]{Value: value, Read: true} }
+
+const testAgent = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
 
 // asDeployed has the figures of a deployment by deploy/ with its default settings.
 func asDeployed(t *testing.T) State {
@@ -40,7 +42,6 @@ func asDeployed(t *testing.T) State {
 	const (
 		topic = "projects/p/topics/payouts"
 		dead  = "projects/p/topics/payouts-dead-letters"
-		agent = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
 	)
 	return State{
 		Database: "projects/p/instances/i/databases/d", SubscriptionName: "projects/p/subscriptions/s", Rights: true,
@@ -61,8 +62,8 @@ func asDeployed(t *testing.T) State {
 				Name: "projects/p/subscriptions/payouts-dead-letters", MessageRetentionDuration: inDays(31), ExpirationPolicy: &pubsubpb.ExpirationPolicy{},
 			}},
 		}),
-		PublisherPolicy:  got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.publisher", Members: []string{agent}}}}),
-		SubscriberPolicy: got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.subscriber", Members: []string{agent}}}}),
+		PublisherPolicy:  got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.publisher", Members: []string{testAgent}}}}),
+		SubscriberPolicy: got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.subscriber", Members: []string{testAgent}}}}),
 		Function: got(Function{
 			Deployed: true, Timeout: 90 * time.Second, Database: "projects/p/instances/i/databases/d", DatabaseRole: "settleonce_function",
 			Settle: 25 * time.Second, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour,
@@ -159,8 +160,11 @@ func TestFaultsWithoutEmulator(t *testing.T) {
 			"message schema", Fail, "reads JSON",
 		},
 		{
-			"conditional grant", func(s *State) { s.PublisherPolicy.Value.Bindings[0].Condition = &expr.Expr{Title: "office hours"} },
-			"dead-letter right to publish", Fail, "lacks roles/pubsub.publisher",
+			"conditional grant", func(s *State) {
+				policy := `{"bindings": [{"role": "roles/pubsub.publisher", "members": ["` + testAgent + `"], "condition": {"title": "t"}}]}`
+				s.PublisherPolicy.Err = protojson.Unmarshal([]byte(policy), s.PublisherPolicy.Value)
+				s.PublisherPolicy.Read = s.PublisherPolicy.Err == nil
+			}, "dead-letter right to publish", Fail, "lacks roles/pubsub.publisher",
 		},
 		{
 			"no role", func(s *State) { s.Function.Value.DatabaseRole = "" },

@@ -10,7 +10,6 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
-	"github.com/googleapis/gax-go/v2"
 	"google.golang.org/api/cloudfunctions/v2"
 	"google.golang.org/api/iterator"
 	"google.golang.org/api/option"
@@ -107,9 +106,9 @@ func readPubSub(ctx context.Context, t Target, s *State) {
 	if t.WithoutRights {
 		return
 	}
-	s.SubscriberPolicy = readPolicy(ctx, p.subscriptions, t.Subscription)
+	s.SubscriberPolicy = readPolicy(ctx, p.subscriptions.GetIamPolicy, t.Subscription)
 	if dead != "" {
-		s.PublisherPolicy = readPolicy(ctx, p.topics, dead)
+		s.PublisherPolicy = readPolicy(ctx, p.topics.GetIamPolicy, dead)
 	}
 }
 
@@ -176,13 +175,12 @@ func (p pubsubReader) deadLetters(ctx context.Context, name string) (d DeadLette
 	return d, nil
 }
 
-type policyClient interface {
-	GetIamPolicy(context.Context, *iampb.GetIamPolicyRequest, ...gax.CallOption) (*iampb.Policy, error)
-}
+// policyReader is the method of Pub/Sub's clients that reads a policy.
+type policyReader[Option any] func(context.Context, *iampb.GetIamPolicyRequest, ...Option) (*iampb.Policy, error)
 
-func readPolicy(ctx context.Context, client policyClient, resource string) Reading[*iampb.Policy] {
+func readPolicy[Option any](ctx context.Context, get policyReader[Option], resource string) Reading[*iampb.Policy] {
 	return read(ctx, func(ctx context.Context) (*iampb.Policy, error) {
-		policy, err := client.GetIamPolicy(ctx, &iampb.GetIamPolicyRequest{Resource: resource})
+		policy, err := get(ctx, &iampb.GetIamPolicyRequest{Resource: resource})
 		if status.Code(err) == codes.Unimplemented {
 			return nil, errNoPolicies
 		}
