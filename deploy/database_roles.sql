@@ -1,10 +1,9 @@
--- What the functions and the operator may do in the database. Nobody may delete a row: receipts and released messages
--- go by row deletion policies, everything else stays.
+-- Rights of the functions and of operators in the database. No role may delete a row: row deletion policies delete
+-- receipts and released messages, all other rows are permanent.
 --
--- Not in schema/, since these statements are about a deployment and the emulator does not know them. deploy.sh runs those
--- that the database lacks.
+-- These statements are not in schema/, because the emulator rejects them. deploy.sh runs the missing ones.
 
--- SettlePayout and ReconcileBank. A movement, a reversal and an event are inserted once and never changed.
+-- SettlePayout and ReconcileBank. Movements, reversals and events are immutable.
 CREATE ROLE settleonce_function;
 GRANT SELECT, INSERT ON TABLE ledger_movements TO ROLE settleonce_function;
 GRANT SELECT, INSERT, UPDATE ON TABLE settlement_receipts TO ROLE settleonce_function;
@@ -15,9 +14,9 @@ GRANT INSERT ON TABLE ledger_reversals TO ROLE settleonce_function;
 GRANT SELECT, INSERT, UPDATE ON TABLE settlement_conflicts TO ROLE settleonce_function;
 GRANT SELECT, INSERT, UPDATE ON TABLE quarantined_messages TO ROLE settleonce_function;
 
--- People, by way of settlectl: they see everything, close cases and decide about bank instructions, but settle nothing. Of
--- a row they change the columns that settlectl writes. A change names what its row is found by too, from which the primary
--- key is derived: that cannot change.
+-- Operators, with settlectl: they read all tables, close cases and decide about bank instructions, but cannot settle. They
+-- may update only the columns that settlectl writes. An update also writes the column from which Spanner computes the
+-- primary key, so that column needs a grant too.
 CREATE ROLE settleonce_operator;
 GRANT SELECT ON TABLE ledger_movements TO ROLE settleonce_operator;
 GRANT SELECT ON TABLE settlement_receipts TO ROLE settleonce_operator;

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# Deploys Settle Once to Google Cloud, or brings a deployment up to date. What is there and right stays as it is: a
-# second run changes nothing. deploy/README.md says more.
+# Deploys Settle Once to Google Cloud, or updates a deployment. It changes only resources that differ from the settings,
+# so a second run changes nothing. See deploy/README.md.
 set -euo pipefail
 
 usage() {
 	cat <<-'END'
 		usage: deploy/deploy.sh [--dry-run | --plan] [--bank-token FILE] [SETTINGS]
 
-		  SETTINGS           the deployment's names and figures; default deploy/settings.env,
-		                     which begins as a copy of deploy/settings.env.example
+		  SETTINGS           file with the deployment's settings, default deploy/settings.env;
+		                     begin with a copy of deploy/settings.env.example
 		  --dry-run          print every command, run none; needs neither gcloud nor a network
-		  --plan             read what is there, and say what would be created and changed
+		  --plan             read the project, list the resources to create and change
 		  --bank-token FILE  add the bank's token in FILE to Secret Manager; - is standard input.
-		                     Needed once, and to change it
-		  --help             this
+		                     Needed once, and to change the token
+		  --help             print this text
 	END
 }
 
@@ -28,13 +28,13 @@ while (($#)); do
 	--dry-run) MODE=dry-run ;;
 	--plan) MODE=plan ;;
 	--bank-token)
-		[[ -n ${2-} ]] || wrong "--bank-token needs a file, or - for standard input"
+		[[ -n ${2-} ]] || usage_error "--bank-token needs a file, or - for standard input"
 		BANK_TOKEN_FILE=$2 && shift
 		;;
 	--help | -h) usage && exit ;;
-	-*) wrong "there is no option $1" ;;
+	-*) usage_error "unknown option $1" ;;
 	*)
-		[[ -z $SETTINGS_FILE ]] || wrong "two files with settings: $SETTINGS_FILE and $1"
+		[[ -z $SETTINGS_FILE ]] || usage_error "two settings files: $SETTINGS_FILE and $1"
 		SETTINGS_FILE=$1
 		;;
 	esac

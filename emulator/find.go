@@ -2,7 +2,7 @@ package emulator
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"os"
@@ -12,53 +12,43 @@ import (
 	"time"
 )
 
-// ErrNotFound is in the error of [StartSpanner] and [StartPubSub] when there is no
-// emulator to use or start. The error's text says what was looked for and how to
-// get one.
-var ErrNotFound = errors.New("no emulator found")
+// cliLimit bounds one call of gcloud or docker.
+const cliLimit = 15 * time.Second
 
-// askLimit bounds the questions to gcloud and docker.
-const askLimit = 15 * time.Second
-
-// kind is what differs in the search for the two emulators.
-type kind struct {
-	hostEnv   string // the variable that names a running one
-	component string // of the Google Cloud CLI
-	cli       func(context.Context, config) (launcher, error)
-	image     func(docker string, cfg config) launcher
-}
-
-// find returns the way to start an emulator, or an error that is ErrNotFound.
-func (k kind) find(ctx context.Context, cfg config) (launcher, error) {
-	l, errCLI := k.cli(ctx, cfg)
+// find returns a launcher for the emulator, or an error that is ErrNotFound.
+func (k kind) find(ctx context.Context) (launcher, error) {
+	l := launcher{source: "Google Cloud CLI", limit: programLimit, ports: len(k.containerPorts), answers: k.answers}
+	file, errCLI := sdkFile(ctx, k.file, k.component)
 	if errCLI == nil {
-		return l, nil
+		if l.program, l.args, errCLI = k.program(file); errCLI == nil {
+			return l, nil
+		}
 	}
 	docker, errDocker := dockerEngine(ctx)
 	if errDocker == nil {
-		return k.image(docker, cfg), nil
+		return k.inContainer(docker), nil
 	}
 	if err := context.Cause(ctx); err != nil {
 		return launcher{}, err
 	}
 	host := k.hostEnv + " is not set"
 	if os.Getenv(k.hostEnv) != "" {
-		host = k.hostEnv + " is passed by, since the options ask for a private one"
+		host = k.hostEnv + " is ignored, because the options ask for a private emulator"
 	}
-	return launcher{}, fmt.Errorf("%w: %s; %w; %w; to get one, "+
+	return launcher{}, fmt.Errorf("%w: %s; %w; %w; "+
 		"install the Google Cloud CLI with its component %[5]s (gcloud components install %[5]s), "+
-		"or start a Docker engine, or set %[6]s to the host:port of a running one",
+		"or start a Docker engine, or set %[6]s to the host:port of a running emulator",
 		ErrNotFound, host, errCLI, errDocker, k.component, k.hostEnv)
 }
 
-// sdkFile returns the path of the first file that matches pattern, which is
-// relative to the Google Cloud CLI's root. component is what brings the file.
+// sdkFile returns the path of the newest file that matches pattern, which is
+// relative to the Google Cloud CLI's root. The component installs the file.
 func sdkFile(ctx context.Context, pattern, component string) (string, error) {
 	gcloud, errPath := exec.LookPath("gcloud")
 	roots := []func() string{
 		func() string { return os.Getenv("CLOUDSDK_ROOT_DIR") },
 		func() string { return rootBeside(gcloud) },
-		func() string { return askRoot(ctx, gcloud) }, // a second of Python, so last
+		func() string { return askRoot(ctx, gcloud) }, // takes a second of Python, so last
 	}
 	var searched string
 	for _, root := range roots {
@@ -68,7 +58,6 @@ func sdkFile(ctx context.Context, pattern, component string) (string, error) {
 		}
 		searched = dir
 		if names, _ := fs.Glob(os.DirFS(dir), pattern); len(names) > 0 {
-			// Several versions of a file: the last is the newest.
 			return filepath.Join(dir, filepath.FromSlash(names[len(names)-1])), nil
 		}
 	}
@@ -78,8 +67,8 @@ func sdkFile(ctx context.Context, pattern, component string) (string, error) {
 	return "", fmt.Errorf("the Google Cloud CLI in %s lacks the component %s", searched, component)
 }
 
-// rootBeside returns the CLI's root from the place of its gcloud command, which is
-// often reached through symbolic links.
+// rootBeside returns the CLI's root from the path of its gcloud command, after
+// resolving symbolic links.
 func rootBeside(gcloud string) string {
 	path, err := filepath.EvalSymlinks(gcloud)
 	if err != nil || filepath.Base(filepath.Dir(path)) != "bin" {
@@ -88,13 +77,12 @@ func rootBeside(gcloud string) string {
 	return filepath.Dir(filepath.Dir(path))
 }
 
-// askRoot returns the CLI's root from gcloud itself, which also works where gcloud
-// on PATH is a wrapper.
+// askRoot asks gcloud for the CLI's root, for the case that gcloud on PATH is a wrapper.
 func askRoot(ctx context.Context, gcloud string) string {
 	if gcloud == "" {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, cliLimit)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, gcloud, "info", "--format=value(installation.sdk_root)").Output()
 	if err != nil {
@@ -103,7 +91,7 @@ func askRoot(ctx context.Context, gcloud string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// javaCommand returns the java to run the Pub/Sub emulator with.
+// javaCommand returns the java command that runs the Pub/Sub emulator.
 func javaCommand() (string, error) {
 	if home := os.Getenv("JAVA_HOME"); home != "" {
 		if java, err := exec.LookPath(filepath.Join(home, "bin", "java")); err == nil {
@@ -112,43 +100,37 @@ func javaCommand() (string, error) {
 	}
 	java, err := exec.LookPath("java")
 	if err != nil {
-		return "", fmt.Errorf("find the Java runtime that the Google Cloud CLI's emulator needs: %w", err)
+		return "", fmt.Errorf("find the Java runtime for the Google Cloud CLI's emulator: %w", err)
 	}
 	return java, nil
 }
 
-// dockerEngine returns the docker command if its engine answers; the command alone
-// is often installed without one.
+// dockerEngine returns the docker command if its engine answers.
 func dockerEngine(ctx context.Context) (string, error) {
 	docker, err := exec.LookPath("docker")
 	if err != nil {
 		return "", fmt.Errorf("find docker: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, cliLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, docker, "version", "--format", "{{.Server.Version}}").Output()
-	var exit *exec.ExitError
-	switch {
-	case errors.As(err, &exit):
-		return "", fmt.Errorf("ask the docker engine for its version: %w: %s", err, strings.TrimSpace(string(exit.Stderr)))
-	case err != nil:
-		return "", fmt.Errorf("ask the docker engine for its version: %w", err)
-	case strings.TrimSpace(string(out)) == "":
-		return "", errors.New("ask the docker engine for its version: it has none")
+	out, err := exec.CommandContext(ctx, docker, "version", "--format", "{{.Server.Version}}").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("ask the docker engine for its version: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return docker, nil
 }
 
-// dockerRun returns the arguments with which docker runs image as container,
-// removed when it ends, and publishes the container's ports on 127.0.0.1 only.
-func dockerRun(container, image string, publish []published, command ...string) []string {
-	args := []string{"run", "--rm", "--name", container, "--add-host", "host.docker.internal:host-gateway"}
-	for _, p := range publish {
-		args = append(args, "--publish", fmt.Sprintf("%s:%d", address(p.host), p.container))
+// inContainer returns a launcher that runs the image, removes the container when it
+// ends, and publishes its ports on 127.0.0.1 only.
+func (k kind) inContainer(docker string) launcher {
+	l := launcher{source: "docker image " + k.image, limit: imageLimit, ports: len(k.containerPorts), answers: k.answers, program: docker}
+	l.container = "settleonce-emulator-" + strings.ToLower(rand.Text())
+	l.args = func(ports []int) []string {
+		args := []string{"run", "--rm", "--name", l.container, "--add-host", "host.docker.internal:host-gateway"}
+		for i, port := range ports {
+			args = append(args, "--publish", fmt.Sprintf("%s:%d", address(port), k.containerPorts[i]))
+		}
+		return append(append(args, k.image), k.containerCommand...)
 	}
-	args = append(args, image)
-	return append(args, command...)
+	return l
 }
-
-// published is a container's port and the one of the host that leads to it.
-type published struct{ host, container int }

@@ -2,14 +2,12 @@ package emulator
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -18,34 +16,29 @@ import (
 const loopback = "127.0.0.1"
 
 const (
-	// programLimit is how long a program may take to answer. It is generous: a busy
-	// continuous integration machine runs many at once.
+	// programLimit bounds the start of a program. It is generous: a continuous
+	// integration machine starts many at once.
 	programLimit = time.Minute
-	// imageLimit covers the pull of a container image as well.
+	// imageLimit includes the pull of a container image.
 	imageLimit = 10 * time.Minute
-	// attempts is how often an emulator that ends before it answers is started
-	// again, since ports are the likeliest reason.
+	// attempts bounds the starts of an emulator that exits before it answers, usually
+	// because another program took its port.
 	attempts = 3
 )
 
-// launcher is one way to run one of the emulators on this machine.
+// launcher runs one of the emulators on this machine.
 type launcher struct {
-	source string        // for people: what is started
-	image  bool          // program is docker, and args run a container
-	limit  time.Duration // for the start
-	ports  int           // how many ports it serves; the first is the gRPC one
-
-	program string
-	// args are the program's arguments; container is the name to run under, empty
-	// for a program.
-	args func(ports []int, container string) []string
-	// answers reports whether the emulator serves requests on the ports, by real ones.
-	answers func(ctx context.Context, ports []int) error
+	source    string // see Process.Source
+	limit     time.Duration
+	ports     int // number of ports, gRPC first
+	program   string
+	args      func(ports []int) []string
+	container string // name of the container that program runs; empty for none
+	answers   func(ctx context.Context, hosts []string) error
 }
 
 // start runs the emulator and returns once it answers.
-func (l launcher) start(ctx context.Context, cfg config) (*process, error) {
-	pick := func(ctx context.Context) ([]int, error) { return freePorts(ctx, l.ports, cfg.port) }
+func (l launcher) start(ctx context.Context, cfg config) (*Process, error) {
 	unlock, err := lockStarts(ctx)
 	if err != nil {
 		return nil, err
@@ -53,96 +46,81 @@ func (l launcher) start(ctx context.Context, cfg config) (*process, error) {
 	defer unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, l.limit, fmt.Errorf("no answer within %s", l.limit))
 	defer cancel()
-	p, err := l.retry(ctx, cfg, pick)
-	if err != nil {
-		return nil, fmt.Errorf("run it with the %s: %w", l.source, err)
+	if cfg.faultInjection {
+		args := l.args
+		l.args = func(ports []int) []string { return append(args(ports), "--enable_fault_injection") }
 	}
-	return p, nil
+	return l.retry(ctx, func(ctx context.Context) ([]int, error) { return freePorts(ctx, l.ports, cfg.port) })
 }
 
-// retry starts the emulator until it answers, each time on ports that pick chooses.
-func (l launcher) retry(ctx context.Context, cfg config, pick func(context.Context) ([]int, error)) (*process, error) {
+// retry starts the emulator until it answers, each time on the ports from pick.
+func (l launcher) retry(ctx context.Context, pick func(context.Context) ([]int, error)) (*Process, error) {
 	for attempt := 1; ; attempt++ {
 		ports, err := pick(ctx)
 		if err != nil {
 			return nil, err
 		}
-		p, err := l.once(ctx, cfg, ports)
+		p, err := l.once(ctx, ports)
 		if err == nil || !errors.Is(err, errEnded) || attempt == attempts {
 			return p, err
 		}
 	}
 }
 
-// once starts the emulator on the given ports and waits until it answers or ends.
-func (l launcher) once(ctx context.Context, cfg config, ports []int) (*process, error) {
-	var container string
-	if l.image {
-		container = "settleonce-emulator-" + strings.ToLower(rand.Text())
-	}
-	p, err := startProcess(ctx, cfg.output, ports, container, l.program, l.args(ports, container)...)
+// once starts the emulator on the ports and waits until it answers or ends.
+func (l launcher) once(ctx context.Context, ports []int) (*Process, error) {
+	p, err := startProcess(ctx, ports, l.container, l.program, l.args(ports)...)
 	if err != nil {
 		return nil, err
 	}
+	p.Source = l.source
 	if err := l.await(ctx, p); err != nil {
-		return nil, errors.Join(err, p.close()) //nolint:contextcheck // it ends what ctx, perhaps done by now, was given for
+		return nil, errors.Join(err, p.Close()) //nolint:contextcheck // it also has to end the processes once ctx is done
 	}
 	return p, nil
 }
 
 // await returns when the emulator answers, ends, or ctx is done.
-func (l launcher) await(ctx context.Context, p *process) error {
+func (l launcher) await(ctx context.Context, p *Process) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // so that a request that hangs does not hide the emulator's end
+	go func() { // ends a hanging probe when the emulator ends
 		select {
 		case <-p.done:
-			cancel(p.err())
+			cancel(errEnded)
 		case <-ctx.Done():
 		}
 	}()
-	err := poll(ctx, func(ctx context.Context) error { return l.answers(ctx, p.ports) })
-	switch {
-	case p.err() != nil:
-		return p.err()
-	case err != nil:
-		return p.withLog(err)
+	err := poll(ctx, func(ctx context.Context) error { return l.answers(ctx, p.hosts) })
+	select {
+	case <-p.done:
+		return p.withLog(errEnded)
 	default:
-		return nil
 	}
+	if err != nil {
+		return p.withLog(err)
+	}
+	return nil
 }
 
-// freePorts returns n different ports of 127.0.0.1 that nothing listens on. The
+// freePorts returns n different ports of 127.0.0.1 on which no program listens. The
 // first is fixed unless that is 0.
 func freePorts(ctx context.Context, n, fixed int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for range n {
 		var lc net.ListenConfig
 		l, err := lc.Listen(ctx, "tcp", address(fixed))
-		if err != nil && fixed != 0 {
-			return nil, fmt.Errorf("take port %d, which must be free: %w", fixed, err)
-		}
 		if err != nil {
 			return nil, fmt.Errorf("find a free port: %w", err)
 		}
-		defer l.Close() // all at the end, so that they differ
+		defer l.Close() // all at the end, so that the ports differ
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 		fixed = 0
 	}
 	return ports, nil
 }
 
-// portsFree reports whether all ports can be listened on.
-func portsFree(ctx context.Context, ports []int) error {
-	for _, port := range ports {
-		if _, err := freePorts(ctx, 1, port); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// address is host:port of a port of 127.0.0.1.
+// address is the host:port of a port of 127.0.0.1.
 func address(port int) string {
 	return net.JoinHostPort(loopback, strconv.Itoa(port))
 }

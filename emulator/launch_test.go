@@ -18,15 +18,15 @@ func stub(script string, answers error) launcher {
 		limit:   testLimit,
 		ports:   1,
 		program: "/bin/sh",
-		args:    func([]int, string) []string { return []string{"-c", script} },
-		answers: func(context.Context, []int) error { return answers },
+		args:    func([]int) []string { return []string{"-c", script} },
+		answers: func(context.Context, []string) error { return answers },
 	}
 }
 
-func TestLaunchEndsBeforeItAnswers(t *testing.T) {
+func TestStartRetriesWhenEmulatorEnds(t *testing.T) {
 	t.Parallel()
 	var picks int
-	_, err := stub("echo port is taken; exit 3", errors.New("refused")).retry(t.Context(), config{},
+	_, err := stub("echo port is taken; exit 3", errors.New("refused")).retry(t.Context(),
 		func(context.Context) ([]int, error) { picks++; return []int{1}, nil })
 	if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "port is taken") {
 		t.Errorf("retry = %v, want errEnded with the output", err)
@@ -36,10 +36,10 @@ func TestLaunchEndsBeforeItAnswers(t *testing.T) {
 	}
 }
 
-// The real emulator's REST port is taken at first: it ends, and other ports work.
-func TestLaunchTakesOtherPorts(t *testing.T) {
+// The first REST port of the real emulator is in use, so that it ends.
+func TestStartTakesOtherPorts(t *testing.T) {
 	t.Parallel()
-	l, err := spannerCLI(t.Context(), config{})
+	l, err := spannerKind.find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,11 +53,11 @@ func TestLaunchTakesOtherPorts(t *testing.T) {
 		picked = append(picked, ports)
 		return ports, err
 	}
-	p, err := l.retry(t.Context(), config{}, pick)
+	p, err := l.retry(t.Context(), pick)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.close()
+	defer p.Close()
 	if len(picked) != 2 {
 		t.Errorf("ports were picked %d times, want 2", len(picked))
 	}
@@ -66,7 +66,7 @@ func TestLaunchTakesOtherPorts(t *testing.T) {
 	}
 }
 
-func TestLaunchNeverAnswers(t *testing.T) {
+func TestStartTimesOut(t *testing.T) {
 	t.Parallel()
 	l := stub("echo warming up; sleep 1000", errors.New("refused"))
 	l.limit = 300 * time.Millisecond
@@ -74,29 +74,28 @@ func TestLaunchNeverAnswers(t *testing.T) {
 	if err == nil {
 		t.Fatal("start = nil error")
 	}
-	for _, want := range []string{"run it with the stub: ", "no answer within 300ms", "refused", "warming up"} {
+	for _, want := range []string{"no answer within 300ms", "refused", "warming up"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("start = %q, want %q in it", err, want)
 		}
 	}
 }
 
-func TestLaunchCancelled(t *testing.T) {
+func TestStartCanceled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p, err := stub("sleep 1000", errors.New("refused")).once(ctx, config{}, []int{1})
+	p, err := stub("sleep 1000", errors.New("refused")).once(ctx, []int{1})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("once = %v, %v, want context.Canceled", p, err)
 	}
 }
 
-// A request that hangs does not hide that the emulator is gone.
-func TestLaunchEndsDuringRequest(t *testing.T) {
+func TestStartNoticesEndDuringProbe(t *testing.T) {
 	t.Parallel()
 	l := stub("exit 0", nil)
-	l.answers = func(ctx context.Context, _ []int) error { <-ctx.Done(); return ctx.Err() }
-	if _, err := l.once(t.Context(), config{}, []int{1}); !errors.Is(err, errEnded) {
+	l.answers = func(ctx context.Context, _ []string) error { <-ctx.Done(); return ctx.Err() }
+	if _, err := l.once(t.Context(), []int{1}); !errors.Is(err, errEnded) {
 		t.Errorf("once = %v, want errEnded", err)
 	}
 }

@@ -1,16 +1,17 @@
 package emulator
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
 )
 
-// parentRole makes the test binary the parent that TestKilledParent kills.
+// parentRole makes the test binary the parent that TestParentKilled kills.
 const parentRole = "EMULATOR_TEST_PARENT"
 
-// children is what that parent prints about the emulators it has started.
+// children describes the emulators that the parent has started.
 type children struct {
 	Addresses []string
 	Groups    []int
@@ -26,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// beParent starts both emulators, prints where they are, and waits to be killed.
+// beParent starts both emulators, prints their addresses, and waits to be killed.
 func beParent() error {
-	ctx, cancel := testContext()
+	ctx, cancel := context.WithTimeout(context.Background(), testLimit)
 	defer cancel()
 	s, err := StartSpanner(ctx, WithPrivate())
 	if err != nil {
@@ -40,7 +41,7 @@ func beParent() error {
 	}
 	err = json.NewEncoder(os.Stdout).Encode(children{
 		Addresses: []string{s.GRPC, s.REST[len("http://"):], p.Host},
-		Groups:    []int{s.process.pgid, p.process.pgid},
+		Groups:    []int{s.pgid, p.pgid},
 	})
 	if err != nil {
 		return err

@@ -13,15 +13,14 @@ import (
 	"time"
 )
 
-// supervisor runs the program $1 with the arguments after $2, and ends the whole
-// process group when its standard input ends or the program does, whichever comes
-// first. $2 is the name of the container to remove at the end, or empty.
+// supervisor runs program $1 with the arguments after $2. It kills the whole process
+// group when its standard input or the program ends, whichever comes first. $2 is
+// the name of the container to remove at the end, or empty.
 //
 // The pipe moves to descriptor 3 because a shell gives background jobs /dev/null as
 // standard input; the emulator does not get it. The watcher is a process of its own
-// and starts before the emulator, so at no moment is there an emulator without one,
-// even if the script itself is killed. kill 0 is the group, the script included; the
-// exit status goes out as text before that.
+// and starts before the emulator, so it works even if the script itself is killed.
+// kill 0 is the group, with the script; so the script prints the exit status first.
 const supervisor = `
 program=$1 container=$2
 shift 2
@@ -46,29 +45,38 @@ const (
 	pollEvery = 20 * time.Millisecond
 )
 
-// errEnded is in the error of an emulator that ended without being asked to.
+// errEnded is in the error of an emulator that ended before Close.
 var errEnded = errors.New("emulator ended")
 
-// process is a running emulator under its supervisor. A nil process stands for an
-// emulator that somebody else runs: it never ends and closing it does nothing.
-type process struct {
-	pgid    int       // the supervisor's process ID, which is its group's
-	alive   io.Closer // write end of the supervisor's standard input
+// Process is the process of an emulator. [Spanner] and [PubSub] embed it. Its methods
+// may be called from several goroutines. The zero value is not valid.
+type Process struct {
+	// Source is the emulator's origin, for people: the name of the variable that named
+	// it, "Google Cloud CLI", or "docker image " and its name.
+	Source string
+
+	name    string
+	hosts   []string // host:port of each server, gRPC first
 	ports   []int
+	pgid    int       // the supervisor's process ID and its group's
+	alive   io.Closer // write end of the supervisor's standard input
 	log     *tail
 	closing atomic.Bool
-	done    chan struct{} // closed when all processes are gone
+	done    chan struct{} // closed when all processes are gone; nil if this package did not start them
 }
 
 // startProcess starts program under a supervisor. ctx does not bound its life.
-func startProcess(ctx context.Context, output io.Writer, ports []int, container, program string, args ...string) (*process, error) {
+func startProcess(ctx context.Context, ports []int, container, program string, args ...string) (*Process, error) {
 	argv := append([]string{"-c", supervisor, "supervisor", program, container}, args...)
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "/bin/sh", argv...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = pipeLimit
-	p := &process{ports: ports, log: &tail{next: output}, done: make(chan struct{})}
-	// Not a file, so exec puts a pipe between and Wait returns at its end: when the
-	// last process of the group is gone.
+	p := &Process{ports: ports, log: &tail{}, done: make(chan struct{})}
+	for _, port := range ports {
+		p.hosts = append(p.hosts, address(port))
+	}
+	// With a writer that is no file, exec copies from a pipe, and Wait returns when the
+	// last process of the group has closed it.
 	cmd.Stdout, cmd.Stderr = p.log, p.log
 	var err error
 	if p.alive, err = cmd.StdinPipe(); err != nil {
@@ -80,14 +88,16 @@ func startProcess(ctx context.Context, output io.Writer, ports []int, container,
 	p.pgid = cmd.Process.Pid
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // always "killed"; the log has the emulator's own status
+		_ = cmd.Wait() // always "killed"; the log has the emulator's exit status
 	}()
 	return p, nil
 }
 
-// close ends the processes and waits until they are gone and their ports are free.
-func (p *process) close() error {
-	if p == nil {
+// Close ends the emulator and returns when its processes are gone and its ports are
+// free. It does nothing for an emulator that the environment named, or when called
+// again. An error means that a process outlived Close.
+func (p *Process) Close() error {
+	if p.done == nil {
 		return nil
 	}
 	p.closing.Store(true)
@@ -97,50 +107,50 @@ func (p *process) close() error {
 	select {
 	case <-p.done:
 	case <-ctx.Done():
-		return fmt.Errorf("processes of group %d still run after %s: kill them by hand", p.pgid, closeLimit)
+		return fmt.Errorf("close %s emulator: processes of group %d still run after %s; kill them by hand", p.name, p.pgid, closeLimit)
 	}
-	// An ending process closes its output before its sockets. A port that stays
-	// taken was taken by somebody else in between.
+	// An ending process closes its output before its sockets. A port that stays in use
+	// belongs to another program by now.
 	ctx, cancel = context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	_ = poll(ctx, func(ctx context.Context) error { return portsFree(ctx, p.ports) })
+	_ = poll(ctx, func(ctx context.Context) error {
+		for _, port := range p.ports {
+			if _, err := freePorts(ctx, 1, port); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 	return nil
 }
 
-// ended returns the channel that is closed when the process is gone; nil for nil.
-func (p *process) ended() <-chan struct{} {
-	if p == nil {
-		return nil
-	}
-	return p.done
-}
+// Done returns a channel that is closed when the emulator is gone, by Close or by
+// itself. It is nil for an emulator that the environment named.
+func (p *Process) Done() <-chan struct{} { return p.done }
 
-// err says why the process is gone: nil while it runs and after close.
-func (p *process) err() error {
-	if p == nil {
-		return nil
-	}
+// Err returns nil while the emulator runs and after Close. If the emulator has ended
+// by itself, the error has the end of its output.
+func (p *Process) Err() error {
 	select {
 	case <-p.done:
-		if p.closing.Load() {
-			return nil
+		if !p.closing.Load() {
+			return fmt.Errorf("run %s emulator: %w", p.name, p.withLog(errEnded))
 		}
-		return p.withLog(errEnded)
 	default:
-		return nil
 	}
+	return nil
 }
 
 // withLog adds the emulator's last output to err.
-func (p *process) withLog(err error) error {
+func (p *Process) withLog(err error) error {
 	if log := p.log.String(); log != "" {
 		return fmt.Errorf("%w; its last output:\n%s", err, log)
 	}
 	return err
 }
 
-// poll calls f until it returns nil or ctx is done; then it returns the cause
-// together with the last error of f that is not itself due to that.
+// poll calls f until it returns nil or ctx is done. Then it returns the cause and
+// the last error of f from before ctx was done.
 func poll(ctx context.Context, f func(context.Context) error) error {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -161,22 +171,17 @@ func poll(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// tailSize is how much of the output is kept for errors.
+// tailSize is the size of the output that tail keeps for errors.
 const tailSize = 4 << 10
 
-// tail passes output on to next, if there is one, and keeps the end of it.
+// tail keeps the end of the output written to it.
 type tail struct {
-	next io.Writer
-
 	mu   sync.Mutex
 	kept []byte
 }
 
 // Write never fails: an error would close the pipe that the emulator writes to.
 func (t *tail) Write(b []byte) (int, error) {
-	if t.next != nil {
-		_, _ = t.next.Write(b)
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, b...)

@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,12 +16,8 @@ import (
 	"time"
 )
 
-// testLimit bounds everything that a test waits for.
+// testLimit bounds each wait of a test.
 const testLimit = time.Minute
-
-func testContext() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), testLimit)
-}
 
 // await polls f and fails the test if it does not return nil in time.
 func await(t *testing.T, f func(context.Context) error) {
@@ -40,8 +35,7 @@ type member struct {
 	args string
 }
 
-// group lists the processes of a group. Those that have ended and only wait for
-// init to take note do not count.
+// group lists the processes of a group without its zombies.
 func group(ctx context.Context, pgid int) ([]member, error) {
 	out, err := exec.CommandContext(ctx, "/bin/ps", "-A", "-o", "pgid=,pid=,stat=,args=").Output()
 	if err != nil {
@@ -62,7 +56,7 @@ func group(ctx context.Context, pgid int) ([]member, error) {
 	return members, nil
 }
 
-// groupGone returns an error that names the processes of a group while there are some.
+// groupGone returns an error that names the group's processes.
 func groupGone(ctx context.Context, pgid int) error {
 	members, err := group(ctx, pgid)
 	if err == nil && len(members) > 0 {
@@ -71,7 +65,7 @@ func groupGone(ctx context.Context, pgid int) error {
 	return err
 }
 
-// memberOf returns the process ID of the group's process that runs the program.
+// memberOf returns the ID of the group's process that runs the program.
 func memberOf(t *testing.T, pgid int, program string) int {
 	t.Helper()
 	members, err := group(t.Context(), pgid)
@@ -87,7 +81,7 @@ func memberOf(t *testing.T, pgid int, program string) int {
 	return 0
 }
 
-// refuses returns an error while something listens on the address.
+// refuses returns an error while the address accepts connections.
 func refuses(ctx context.Context, addr string) error {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", addr)
@@ -97,8 +91,7 @@ func refuses(ctx context.Context, addr string) error {
 	return nil
 }
 
-// The emulators end although their parent gets no chance to end them.
-func TestKilledParent(t *testing.T) {
+func TestParentKilled(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testLimit)
 	defer cancel()
@@ -114,7 +107,7 @@ func TestKilledParent(t *testing.T) {
 	}
 	var got children
 	if err := json.NewDecoder(out).Decode(&got); err != nil {
-		t.Fatalf("read what the parent started: %v", errors.Join(err, parent.Wait()))
+		t.Fatalf("read the parent's output: %v", errors.Join(err, parent.Wait()))
 	}
 	for _, pgid := range got.Groups {
 		if groupGone(ctx, pgid) == nil {
@@ -135,14 +128,14 @@ func TestKilledParent(t *testing.T) {
 	}
 }
 
-func startScript(t *testing.T, script string) *process {
+func startScript(t *testing.T, script string) *Process {
 	t.Helper()
-	p, err := startProcess(t.Context(), nil, nil, "", "/bin/sh", "-c", script)
+	p, err := startProcess(t.Context(), nil, "", "/bin/sh", "-c", script)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Error(err)
 		}
 	})
@@ -153,16 +146,16 @@ func TestProcessEndsByItself(t *testing.T) {
 	t.Parallel()
 	p := startScript(t, "sleep 1000 & echo out of memory; exit 7")
 	<-p.done
-	err := p.err()
+	err := p.Err()
 	if !errors.Is(err, errEnded) {
-		t.Fatalf("err() = %v, want errEnded", err)
+		t.Fatalf("Err = %v, want errEnded", err)
 	}
 	for _, want := range []string{"out of memory", "exit status 7"} {
 		if !strings.Contains(err.Error(), want) {
-			t.Errorf("err() = %q, want %q in it", err, want)
+			t.Errorf("Err = %q, want %q in it", err, want)
 		}
 	}
-	// The one it left behind, too.
+	// Its child, too.
 	await(t, func(ctx context.Context) error { return groupGone(ctx, p.pgid) })
 }
 
@@ -170,77 +163,58 @@ func TestProcessClose(t *testing.T) {
 	t.Parallel()
 	p := startScript(t, "trap '' TERM INT HUP; sleep 1000 & sleep 1000")
 	for range 2 {
-		if err := p.close(); err != nil {
+		if err := p.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	select {
 	case <-p.done:
 	default:
-		t.Error("done is open after close")
+		t.Error("done is open after Close")
 	}
-	if err := p.err(); err != nil {
-		t.Errorf("err() = %v after close, want nil", err)
+	if err := p.Err(); err != nil {
+		t.Errorf("Err = %v after Close, want nil", err)
 	}
 	await(t, func(ctx context.Context) error { return groupGone(ctx, p.pgid) })
 }
 
-// Killing the supervisor itself does not lose hold of the emulator.
-func TestProcessSupervisorKilled(t *testing.T) {
+func TestSupervisorKilled(t *testing.T) {
 	t.Parallel()
 	p := startScript(t, "sleep 1000")
 	if err := syscall.Kill(p.pgid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.close(); err != nil {
+	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func(ctx context.Context) error { return groupGone(ctx, p.pgid) })
 }
 
-func TestPollKeepsTheTellingError(t *testing.T) {
+func TestPollReturnsCauseAndLastError(t *testing.T) {
 	t.Parallel()
-	telling := errors.New("connection refused")
+	refused := errors.New("connection refused")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("no answer within 1m0s")
 	var calls int
 	err := poll(ctx, func(ctx context.Context) error {
 		if calls++; calls == 1 {
-			return telling
+			return refused
 		}
 		cancel(cause)
 		return ctx.Err()
 	})
-	if !errors.Is(err, cause) || !errors.Is(err, telling) {
-		t.Errorf("poll = %v, want %v and %v", err, cause, telling)
+	if !errors.Is(err, cause) || !errors.Is(err, refused) {
+		t.Errorf("poll = %v, want %v and %v", err, cause, refused)
 	}
 }
 
-type failingWriter struct{}
-
-func (failingWriter) Write([]byte) (int, error) { return 0, errors.New("full") }
-
-func TestTail(t *testing.T) {
+func TestTailKeepsTheEnd(t *testing.T) {
 	t.Parallel()
-	t.Run("keeps the end", func(t *testing.T) {
-		t.Parallel()
-		var all bytes.Buffer
-		tl := &tail{next: &all}
-		for i := range 5000 {
-			_, _ = fmt.Fprintf(tl, "line %d\n", i)
-		}
-		if got := tl.String(); len(got) > tailSize || !strings.HasSuffix(got, "line 4999") {
-			t.Errorf("kept %d bytes that end in %q", len(got), got[max(0, len(got)-20):])
-		}
-		if !strings.HasPrefix(all.String(), "line 0\n") || !strings.HasSuffix(all.String(), "line 4999\n") {
-			t.Error("not everything was passed on")
-		}
-	})
-	t.Run("ignores the errors of the writer behind", func(t *testing.T) {
-		t.Parallel()
-		tl := &tail{next: failingWriter{}}
-		if n, err := tl.Write([]byte("abc")); n != 3 || err != nil {
-			t.Errorf("Write = %d, %v, want 3, nil", n, err)
-		}
-	})
+	tl := new(tail)
+	for i := range 5000 {
+		_, _ = fmt.Fprintf(tl, "line %d\n", i)
+	}
+	if got := tl.String(); len(got) > tailSize || !strings.HasSuffix(got, "line 4999") {
+		t.Errorf("kept %d bytes that end in %q", len(got), got[max(0, len(got)-20):])
+	}
 }

@@ -1,7 +1,6 @@
 package emulator
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -49,8 +48,7 @@ var accounts = []string{
 
 func TestSpanner(t *testing.T) {
 	t.Parallel()
-	var output bytes.Buffer
-	s := start(t, WithOutput(&output))
+	s := start(t)
 
 	t.Run("reads and writes", func(t *testing.T) {
 		t.Parallel()
@@ -74,8 +72,11 @@ func TestSpanner(t *testing.T) {
 	})
 	t.Run("serves REST", func(t *testing.T) {
 		t.Parallel()
-		if err := spannerRESTAnswers(t.Context(), s.REST); err != nil {
+		if err := restAnswers(t.Context(), s.REST); err != nil {
 			t.Error(err)
+		}
+		if err := restAnswers(t.Context(), s.REST+"/nowhere"); err == nil || !strings.Contains(err.Error(), http.StatusText(http.StatusNotFound)) {
+			t.Errorf("restAnswers = %v, want Not Found", err)
 		}
 	})
 	t.Run("creates a named database once", func(t *testing.T) {
@@ -85,10 +86,10 @@ func TestSpanner(t *testing.T) {
 		if err != nil || got != name {
 			t.Fatalf("CreateDatabase = %q, %v", got, err)
 		}
-		if _, err := s.CreateDatabase(t.Context(), name, nil); !errors.Is(err, ErrDatabaseExists) {
-			t.Errorf("second CreateDatabase = %v, want ErrDatabaseExists", err)
+		if _, err := s.CreateDatabase(t.Context(), name, nil); err == nil || !strings.Contains(err.Error(), "drop it or take another name") {
+			t.Errorf("second CreateDatabase = %v, want that it exists", err)
 		}
-		for range 2 { // the second finds nothing to drop
+		for range 2 { // the second drops an absent one
 			if err := s.DropDatabase(t.Context(), name); err != nil {
 				t.Fatal(err)
 			}
@@ -97,7 +98,7 @@ func TestSpanner(t *testing.T) {
 			t.Errorf("CreateDatabase after DropDatabase = %v", err)
 		}
 	})
-	t.Run("creates databases at the same time in a new instance", func(t *testing.T) {
+	t.Run("creates databases concurrently in a new instance", func(t *testing.T) {
 		t.Parallel()
 		var wg sync.WaitGroup
 		for _, id := range []string{"aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh"} {
@@ -109,32 +110,25 @@ func TestSpanner(t *testing.T) {
 		}
 		wg.Wait()
 	})
-	t.Run("refuses a wrong name and wrong DDL", func(t *testing.T) {
+	t.Run("rejects a wrong name and wrong DDL", func(t *testing.T) {
 		t.Parallel()
-		for _, name := range []string{"db", "projects/p/instances/ii/databases/D", "projects/p/instances/ii/databases/" + strings.Repeat("d", 31)} {
-			_, err := s.CreateDatabase(t.Context(), name, nil)
-			if err == nil || !strings.Contains(err.Error(), "projects/P/instances/I/databases/D") {
-				t.Errorf("CreateDatabase(%q) = %v, want the form of a name", name, err)
+		if _, err := s.CreateDatabase(t.Context(), "db", nil); err == nil || !strings.Contains(err.Error(), "projects/P/instances/I/databases/D") {
+			t.Errorf("CreateDatabase = %v, want the form of a name", err)
+		}
+		for _, id := range []string{"D", strings.Repeat("d", 31)} {
+			if _, err := s.CreateDatabase(t.Context(), "projects/p/instances/ii/databases/"+id, nil); err == nil {
+				t.Errorf("CreateDatabase with ID %s = nil error", id)
 			}
 		}
 		if _, err := s.CreateDatabase(t.Context(), "", []string{"CREATE TABLE"}); spanner.ErrCode(err) != codes.InvalidArgument {
 			t.Errorf("CreateDatabase with wrong DDL = %v, want INVALID_ARGUMENT", err)
 		}
 	})
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil { // ends the writes to output
-			t.Error(err)
-		}
-		if !strings.Contains(output.String(), s.GRPC) {
-			t.Errorf("output = %q, want the emulator's", output.String())
-		}
-	})
 }
 
-// A client asked for by explicit options goes there, whatever the variable says.
-func TestSpannerClientOptionsWinOverEnvironment(t *testing.T) {
+func TestSpannerClientOptionsOverrideEnvironment(t *testing.T) {
 	s := start(t)
-	t.Setenv(spannerEnv, "127.0.0.1:1")
+	t.Setenv(spannerKind.hostEnv, "127.0.0.1:1")
 	database, err := s.CreateDatabase(t.Context(), "", accounts)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +139,7 @@ func TestSpannerClientOptionsWinOverEnvironment(t *testing.T) {
 	}
 }
 
-func TestSpannerTwoAtATime(t *testing.T) {
+func TestSpannerConcurrentStarts(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
 	got := make([]*Spanner, 2)
@@ -165,7 +159,7 @@ func TestSpannerTwoAtATime(t *testing.T) {
 	}
 	const name = "projects/p3/instances/same/databases/same"
 	for _, s := range got {
-		// The same database in both: they share nothing.
+		// The same name in both: they share no state.
 		if _, err := s.CreateDatabase(t.Context(), name, nil); err != nil {
 			t.Error(err)
 		}
@@ -173,18 +167,18 @@ func TestSpannerTwoAtATime(t *testing.T) {
 	if err := got[0].Close(); err != nil {
 		t.Error(err)
 	}
-	if err := spannerGRPCAnswers(t.Context(), got[1].GRPC); err != nil {
-		t.Errorf("the second, after the first was closed: %v", err)
+	if err := spannerAnswers(t.Context(), got[1].hosts); err != nil {
+		t.Errorf("second emulator after Close of the first: %v", err)
 	}
 	if err := got[1].Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestSpannerGiven(t *testing.T) {
+func TestSpannerFromEnvironment(t *testing.T) {
 	running := start(t)
 	for _, value := range []string{running.GRPC, "http://" + running.GRPC + "/"} {
-		t.Setenv(spannerEnv, value)
+		t.Setenv(spannerKind.hostEnv, value)
 		s, err := StartSpanner(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -199,8 +193,8 @@ func TestSpannerGiven(t *testing.T) {
 		if s.Done() != nil || s.Err() != nil {
 			t.Errorf("Done, Err = %v, %v, want nil, nil", s.Done(), s.Err())
 		}
-		if err := spannerAnswers(t.Context(), running.process.ports); err != nil {
-			t.Errorf("after Close of the given one: %v", err)
+		if err := spannerAnswers(t.Context(), running.hosts); err != nil {
+			t.Errorf("after Close of the running one: %v", err)
 		}
 	}
 	t.Run("private", func(t *testing.T) {
@@ -210,13 +204,13 @@ func TestSpannerGiven(t *testing.T) {
 	})
 }
 
-func TestSpannerGivenDoesNotAnswer(t *testing.T) {
-	t.Setenv(spannerEnv, "127.0.0.1:1")
+func TestSpannerFromEnvironmentDoesNotAnswer(t *testing.T) {
+	t.Setenv(spannerKind.hostEnv, "127.0.0.1:1")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*pollEvery)
 	defer cancel()
 	_, err := StartSpanner(ctx)
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "start it, or unset SPANNER_EMULATOR_HOST") {
-		t.Errorf("StartSpanner = %v, want what to do", err)
+		t.Errorf("StartSpanner = %v, want the remedy", err)
 	}
 }
 
@@ -226,25 +220,24 @@ func TestSpannerEndsByItself(t *testing.T) {
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
-	// The inner process of two, as when the machine runs out of memory.
-	if err := syscall.Kill(memberOf(t, s.process.pgid, "emulator_main"), syscall.SIGKILL); err != nil {
+	// The inner process of the two, as the kernel does when memory runs out.
+	if err := syscall.Kill(memberOf(t, s.pgid, "emulator_main"), syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	<-s.Done()
 	if err := s.Err(); err == nil || !strings.Contains(err.Error(), "run spanner emulator: emulator ended") {
-		t.Errorf("Err = %v, want that it ended", err)
+		t.Errorf("Err = %v, want the end", err)
 	}
-	await(t, func(ctx context.Context) error { return groupGone(ctx, s.process.pgid) })
+	await(t, func(ctx context.Context) error { return groupGone(ctx, s.pgid) })
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// Down, then back under the same address, as an outage looks to a client.
-func TestSpannerRestart(t *testing.T) {
+func TestSpannerRestartKeepsAddress(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	port := s.process.ports[0]
+	port := s.ports[0]
 	if _, err := StartSpanner(t.Context(), WithPort(port)); err == nil {
 		t.Fatal("a second emulator started on a port in use")
 	}
@@ -252,8 +245,8 @@ func TestSpannerRestart(t *testing.T) {
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := spannerGRPCAnswers(t.Context(), s.GRPC); err == nil {
-			t.Fatal("it answers after Close")
+		if err := spannerAnswers(t.Context(), s.hosts); err == nil {
+			t.Fatal("the emulator answers after Close")
 		}
 		again := start(t, WithPort(port))
 		if again.GRPC != s.GRPC {
@@ -271,7 +264,7 @@ func TestSpannerFaultInjection(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := open(t, s, database)
-	// The emulator aborts at random, so until it does.
+	// The emulator aborts at random: commit until it does.
 	var commits, runs int
 	for runs == commits {
 		commits++
@@ -286,12 +279,4 @@ func TestSpannerFaultInjection(t *testing.T) {
 		}
 	}
 	t.Logf("aborted commit %d", commits)
-}
-
-func TestSpannerRESTStatus(t *testing.T) {
-	t.Parallel()
-	if err := spannerRESTAnswers(t.Context(), start(t).REST+"/nowhere"); err == nil ||
-		!strings.Contains(err.Error(), http.StatusText(http.StatusNotFound)) {
-		t.Errorf("spannerRESTAnswers = %v, want Not Found", err)
-	}
 }

@@ -1,55 +1,53 @@
--- Settlements: the ledger movement and the receipt that proves it.
+-- Settlements: the ledger movement, its receipt and its reversal.
 --
--- The key of every table about a settlement is the SHA-256 of the settlement
--- ID. Settlement IDs are often sequential, and a plain key would put all inserts
--- on one split; the schema derives the key, so no caller can get it wrong.
+-- The key of every settlement table is the SHA-256 of the settlement ID, because
+-- settlement IDs are often sequential and a plain key would send all inserts to one
+-- split. Spanner computes the key, so no caller can pass a wrong one.
 --
--- The permanent movement is the parent and the expiring receipt the child: when
--- a receipt is gone, the movement still forbids a second one, and its payload
--- hash still tells a replay from a conflict. Interleaving keeps the rows of one
--- settlement in one split, so that their commit stays within one Paxos group.
+-- The permanent movement is the parent of the expiring receipt. Without a receipt
+-- the movement's primary key still prevents a second movement, and its payload hash
+-- still distinguishes a replay from a conflict. Interleaving stores the rows of one
+-- settlement in one split, so that one Paxos group commits them.
 
--- One row a settlement: the effect on the ledger. Permanent; a row is inserted
--- once and never changed.
+-- One row per settlement: the effect on the ledger. Permanent and immutable.
 CREATE TABLE IF NOT EXISTS ledger_movements (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the primary key
-  settlement_id STRING(128) NOT NULL,     -- the producer's key of the payout
-  account_id STRING(128) NOT NULL,        -- the ledger account that is debited
-  amount_cents INT64 NOT NULL,            -- minor units of the currency, never scaled
-  currency STRING(3) NOT NULL,            -- ISO 4217 alphabetic code, the default already filled in
-  creditor_account STRING(128),           -- the bank's name for who is paid; NULL: no bank instruction is wanted
+  settlement_id STRING(128) NOT NULL,     -- the payout's ID, from the producer
+  account_id STRING(128) NOT NULL,        -- the debited ledger account
+  amount_cents INT64 NOT NULL,            -- minor units of the currency
+  currency STRING(3) NOT NULL,            -- ISO 4217 alphabetic code, after the default
+  creditor_account STRING(128),           -- the payee's account at the bank; NULL: no bank instruction
   reference STRING(140),                  -- remittance text; NULL: none
-  payload_hash STRING(128) NOT NULL,      -- "v1:" and hex; outlives the receipt's copy
+  payload_hash STRING(128) NOT NULL,      -- "v1:" and hex; remains after the receipt expires
   recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp
   CONSTRAINT ledger_movements_amount_positive CHECK (amount_cents > 0),
 ) PRIMARY KEY (settlement_key);
 
--- One row a settlement while a message of it can still come back: proof that
--- the settlement ID was processed, with the outcome that was stored. The policy's
--- interval is the receipt retention. It covers the longest that Pub/Sub can be
--- told to keep a message: 31 days in the subscription, 31 days in the dead-letter
--- subscription and 31 days in the topic, from where seek brings it back, and
--- 72 hours by which a row deletion policy may be late; 96 days, rounded up.
+-- One row per settlement while one of its messages can come back: the outcome of
+-- the first delivery. The policy's interval is the receipt retention. It exceeds
+-- Pub/Sub's longest retentions: 31 days in the subscription, 31 in the dead-letter
+-- subscription and 31 in the topic (seek redelivers its messages), and 72 hours of
+-- possible delay of the policy; 96 days, rounded up.
 CREATE TABLE IF NOT EXISTS settlement_receipts (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the primary key
-  settlement_id STRING(128) NOT NULL,     -- the producer's key of the payout
-  payload_hash STRING(128) NOT NULL,      -- hash of the payout that was settled
-  result_status STRING(16) NOT NULL,      -- the stored outcome: applied
-  delivery_id STRING(36) NOT NULL,        -- UUID of the delivery whose commit this is: tells an own commit from another's
-  message_id STRING(MAX) NOT NULL,        -- Pub/Sub message ID of that delivery; empty when unknown
-  publish_time TIMESTAMP,                 -- when Pub/Sub took that message; NULL when unknown
-  metadata STRING(MAX),                   -- the message's metadata as a JSON object, text so that any character is kept; NULL: none
+  settlement_id STRING(128) NOT NULL,     -- the payout's ID, from the producer
+  payload_hash STRING(128) NOT NULL,      -- hash of the settled payout
+  result_status STRING(16) NOT NULL,      -- the outcome: applied
+  delivery_id STRING(36) NOT NULL,        -- UUID of the committing delivery: it recognises its own commit after a lost answer
+  message_id STRING(MAX) NOT NULL,        -- Pub/Sub message ID of that delivery; empty: unknown
+  publish_time TIMESTAMP,                 -- Pub/Sub's publish time of that message; NULL: unknown
+  metadata STRING(MAX),                   -- the message's metadata as a JSON object; text, so that every character is kept; NULL: none
   applied_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp
-  expire_from TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- when the outcome became final; NULL while a bank instruction is open: the receipt is then kept
+  expire_from TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time of the final outcome; NULL: a bank instruction is open and the receipt does not expire
 ) PRIMARY KEY (settlement_key),
   INTERLEAVE IN PARENT ledger_movements ON DELETE NO ACTION,
   ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 100 DAY));
 
--- At most one row a settlement: undoes a movement that the bank did not execute
--- or sent back. Permanent.
+-- At most one row per settlement: reverses a movement that the bank rejected or
+-- returned. Permanent.
 CREATE TABLE IF NOT EXISTS ledger_reversals (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the primary key
-  settlement_id STRING(128) NOT NULL,     -- the producer's key of the payout
+  settlement_id STRING(128) NOT NULL,     -- the payout's ID, from the producer
   amount_cents INT64 NOT NULL,            -- the movement's amount, minor units of its currency
   reason STRING(64) NOT NULL,             -- the instruction's final state: rejected or returned
   recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp

@@ -1,8 +1,9 @@
--- Bank instructions that a person decides about.
+-- Bank instructions for a manual decision.
 
--- A column of its own, since what an index leaves out has to be NULL in its key.
-ALTER TABLE bank_instructions ADD COLUMN IF NOT EXISTS manual_shard INT64 AS (IF(state = 'manual', ABS(MOD(FARM_FINGERPRINT(settlement_id), 16)), NULL)) STORED; -- 0 to 15 while a person decides, spreads the index below; NULL: nobody has to
+-- A NULL_FILTERED index omits rows with NULL in its key, so the key needs a column
+-- that is NULL in all other states.
+ALTER TABLE bank_instructions ADD COLUMN IF NOT EXISTS manual_shard INT64 AS (IF(state = 'manual', ABS(MOD(FARM_FINGERPRINT(settlement_id), 16)), NULL)) STORED; -- 0 to 15 in state manual, spreads the index below; NULL: another state
 
--- Newest first in each shard. Settling a payout never writes to it: no
--- instruction begins in state manual.
+-- Manual instructions, newest first in each shard. Settling a payout never writes to
+-- it, because no instruction begins in state manual.
 CREATE NULL_FILTERED INDEX IF NOT EXISTS bank_instructions_manual ON bank_instructions (manual_shard, created_at DESC);

@@ -1,10 +1,9 @@
-// Package schema holds the database: its DDL in numbered files, and the JSON
-// Schema of the message that fills it.
+// Package schema has the database's DDL in numbered files, and the JSON Schema of
+// the payout message.
 //
-// Every statement can be run twice: it creates what is not there and leaves
-// alone what is. A change to a table that exists comes as a new file with the
-// next number, written the same way; files that have been released are not
-// edited.
+// Every statement can run twice: it creates an absent object and leaves an existing
+// one unchanged. To change an existing table, add a file with the next number and the
+// same property; do not edit released files.
 package schema
 
 import (
@@ -21,18 +20,16 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// PayoutV1 is the JSON Schema (2020-12) of payout message version 1, for
-// producers. It is a little more lenient than the function: JSON Schema cannot
-// say that no member may stand twice, that an amount is written in plain digits,
-// or which currency codes exist.
+// PayoutV1 is the JSON Schema (2020-12) of payout message version 1, for producers. It
+// accepts some messages that the function rejects: JSON Schema cannot forbid a
+// repeated member or an exponent in an integer, and does not list the currencies.
 //
 //go:embed payout.v1.schema.json
 var PayoutV1 []byte
 
-// Statements returns the DDL statements of all files, in order, without
-// comments.
+// Statements returns the DDL statements of all files in order, without comments.
 func Statements() ([]string, error) {
-	names, err := fs.Glob(files, "*.sql") // sorted, and the numbers have leading zeros
+	names, err := fs.Glob(files, "*.sql") // sorted by their numbers, which have leading zeros
 	if err != nil {
 		return nil, fmt.Errorf("list schema files: %w", err)
 	}
@@ -47,8 +44,8 @@ func Statements() ([]string, error) {
 	return statements, nil
 }
 
-// split cuts a file at its semicolons. No statement holds a semicolon or two
-// dashes in a literal, which the package's test watches over.
+// split cuts a file at its semicolons. The package's test keeps semicolons and double
+// dashes out of literals.
 func split(text string) []string {
 	var code strings.Builder
 	for line := range strings.Lines(text) {
@@ -66,9 +63,8 @@ func split(text string) []string {
 	return statements
 }
 
-// Apply brings the database, projects/P/instances/I/databases/D, to this schema,
-// and waits until it is there. Running it again, or after a run that broke off,
-// does what is still to be done.
+// Apply updates the database projects/P/instances/I/databases/D to this schema and
+// waits for the end of the update. After an interrupted run, another one completes it.
 func Apply(ctx context.Context, admin *database.DatabaseAdminClient, name string) error {
 	statements, err := Statements()
 	if err != nil {

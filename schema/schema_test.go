@@ -48,7 +48,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 	}
 }
 
-func TestApplyGoesOnAfterARunThatBrokeOff(t *testing.T) {
+func TestApplyCompletesInterruptedRun(t *testing.T) {
 	t.Parallel()
 	statements, err := schema.Statements()
 	if err != nil {
@@ -65,9 +65,9 @@ func TestApplyGoesOnAfterARunThatBrokeOff(t *testing.T) {
 	}
 }
 
-// TestEveryTableAndColumnIsCommented also keeps semicolons and dashes out of
-// literals, which Statements relies on.
-func TestEveryTableAndColumnIsCommented(t *testing.T) {
+// TestCommentsOfTablesAndColumns also keeps semicolons and double dashes out of
+// literals, because split would cut there.
+func TestCommentsOfTablesAndColumns(t *testing.T) {
 	t.Parallel()
 	column := regexp.MustCompile(`^  [a-z_]+ [A-Z]`)
 	files, err := filepath.Glob("*.sql")
@@ -91,7 +91,7 @@ func TestEveryTableAndColumnIsCommented(t *testing.T) {
 					t.Errorf("%s: statement without a comment: %s", where, code)
 				}
 				if !strings.Contains(code, "IF NOT EXISTS") {
-					t.Errorf("%s: cannot be run twice: %s", where, code)
+					t.Errorf("%s: cannot run twice: %s", where, code)
 				}
 			}
 			if commented && strings.Count(code, "'")%2 != 0 || strings.Contains(strings.TrimSuffix(strings.TrimSpace(code), ";"), ";") {
@@ -102,16 +102,15 @@ func TestEveryTableAndColumnIsCommented(t *testing.T) {
 	}
 }
 
-// TestJSONSchemaAgreesWithTheDecoder runs every case through both. JSON Schema
-// cannot see what the JSON decoder in front of it does not tell: those cases are
-// named here, each with its reason.
-func TestJSONSchemaAgreesWithTheDecoder(t *testing.T) {
+// TestJSONSchemaAgreesWithDecoder validates and decodes every case. The exceptions are
+// properties of the text that a JSON decoder does not pass on to the validator.
+func TestJSONSchemaAgreesWithDecoder(t *testing.T) {
 	t.Parallel()
-	cannotSay := map[string]string{
+	exceptions := map[string]string{
 		"amount twice":               "a decoded object has each member once",
 		"member twice, once escaped": "a decoded object has each member once",
 		"twice inside metadata":      "a decoded object has each member once",
-		"lone surrogate":             "the test's JSON decoder takes it for U+FFFD",
+		"lone surrogate":             "the test's JSON decoder replaces it with U+FFFD",
 		"amount whole with a point":  "1.0 is an integer to JSON Schema",
 		"amount with an exponent":    "1e3 is an integer to JSON Schema",
 		`currency "ZZZ"`:             "the list of currencies changes more often than a schema should",
@@ -120,18 +119,18 @@ func TestJSONSchemaAgreesWithTheDecoder(t *testing.T) {
 	for _, c := range cases(t) {
 		instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(c.Data))
 		if err != nil {
-			continue // not JSON: nothing for a schema to judge
+			continue // not JSON
 		}
 		_, decodeErr := payout.Decode(c.Data, "USD")
 		schemaErr := compiled.Validate(instance)
-		if reason := cannotSay[c.Name]; reason != "" {
+		if reason := exceptions[c.Name]; reason != "" {
 			if decodeErr == nil || schemaErr != nil {
-				t.Errorf("%s: decoder %v, schema %v: no longer a difference (%s)", c.Name, decodeErr, schemaErr, reason)
+				t.Errorf("%s: decoder %v, schema %v: want a difference (%s)", c.Name, decodeErr, schemaErr, reason)
 			}
 			continue
 		}
 		if refusal, _ := errors.AsType[*payout.Refusal](decodeErr); refusal != nil && refusal.Reason == payout.ReasonTooLarge {
-			continue // size is not a matter of JSON
+			continue // JSON Schema does not limit the size
 		}
 		if (decodeErr == nil) != (schemaErr == nil) {
 			t.Errorf("%s: decoder %v, schema %v", c.Name, decodeErr, schemaErr)

@@ -59,7 +59,7 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 		{`BANK_STATUS_TIMEOUT is "3s" here`, time.Now, with(env, "BANK_STATUS_TIMEOUT", "3s"), serve(deployed)},
 		{`BANK_PROFILE is "" in function`, time.Now, with(env, "BANK_PROFILE", "p.json"), serve(deployed)},
 		{`BANK_PROFILE is "p.json" in function`, time.Now, env, serve(with(deployed, "BANK_PROFILE", "p.json"))},
-		{"says nothing about its environment", time.Now, env, []string{"--function", bankFunction, "--functions-endpoint", serveFunction(t, "{}")}},
+		{"no environment in the answer", time.Now, env, []string{"--function", bankFunction, "--functions-endpoint", serveFunction(t, "{}")}},
 		{"clock is off from Spanner's by", func() time.Time { return time.Now().Add(6 * time.Second) }, env, serve(deployed)},
 		{"clock is off from Spanner's by -", func() time.Time { return time.Now().Add(-time.Hour) }, env, serve(deployed)},
 	} {

@@ -1,18 +1,18 @@
-# Lists what DDL defines, one thing a line, so that what a file asks for can be compared with what a database has:
+# Lists the objects that DDL defines, one per line, to compare a file with a database:
 #
 #   table NAME
 #   column TABLE NAME
 #   index NAME
 #   role NAME
-#   grant PRIVILEGE TABLE ROLE, where PRIVILEGE is UPDATE(column) if it is for one column
+#   grant PRIVILEGE TABLE ROLE, with PRIVILEGE such as UPDATE(column) for a column
 #   other STATEMENT
 #
-# With -v have=FILE, where FILE is such a list, it prints the statements that define something which is not in it.
+# With -v have=FILE, which is such a list, it prints the statements that define an object outside the list.
 BEGIN {
 	while (have != "" && (getline line < have) > 0) known[line] = 1
 }
 {
-	sub(/--.*/, "") # a comment can have a semicolon in it
+	sub(/--.*/, "") # a comment may contain a semicolon
 	text = text " " $0
 }
 END {
@@ -22,12 +22,12 @@ END {
 		gsub(/[ \t\r]+/, " ", statement)
 		gsub(/^ | $|`/, "", statement)
 		if (statement == "") continue
-		things = 0
+		found = 0
 		define(statement)
 		lacking = 0
-		for (i = 1; i <= things; i++) {
-			if (have == "") print thing[i]
-			else if (!(thing[i] in known)) lacking = 1
+		for (i = 1; i <= found; i++) {
+			if (have == "") print objects[i]
+			else if (!(objects[i] in known)) lacking = 1
 		}
 		if (lacking) print statement ";"
 	}
@@ -42,12 +42,12 @@ function define(statement) {
 	else add("other " statement)
 }
 
-function add(what) { thing[++things] = what }
+function add(object) { objects[++found] = object }
 
-# added adds a column that a statement adds; rest is the statement from the column's name on.
+# added adds the column of an ALTER TABLE; rest begins with the column's name.
 function added(statement, rest) { add("column " word(substr(statement, 13)) " " word(rest)) }
 
-# after returns what follows the latest match.
+# after returns the text after the latest match.
 function after(text) { return substr(text, RSTART + RLENGTH) }
 
 function word(text) {
@@ -55,7 +55,7 @@ function word(text) {
 	return substr(text, 1, RLENGTH)
 }
 
-# table adds a table and its columns: of each part between the outermost commas the first word.
+# table adds a table and its columns: the first word between the outermost commas.
 function table(text,   name, at, char, depth, part) {
 	name = word(text)
 	add("table " name)
@@ -72,7 +72,7 @@ function table(text,   name, at, char, depth, part) {
 	}
 }
 
-# grant adds each privilege, of each column if some are named, on each table for each role.
+# grant adds each privilege, by column if the statement names columns, on each table for each role.
 function grant(text,   p, t, r, privileges, tables, roles) {
 	privileged(substr(text, 7, index(text, " ON TABLE ") - 7), privileges)
 	text = substr(text, index(text, " ON TABLE ") + 10)

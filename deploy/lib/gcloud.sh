@@ -1,20 +1,20 @@
 # shellcheck shell=bash
 ((BASH_VERSINFO[0] * 100 + BASH_VERSINFO[1] >= 404)) || {
-	echo "${0##*/}: bash $BASH_VERSION found; 4.4 or later is needed" >&2
+	echo "${0##*/}: bash $BASH_VERSION found; install 4.4 or later" >&2
 	exit 1
 }
 
-# How the steps speak: a resource is named, read, and created or changed where it has to be.
+# The commands of the steps: read a resource, create it if it is missing, change it if it differs.
 #
 #   resource "topic payouts" "604800s" gcloud pubsub topics describe payouts --format='value(messageRetentionDuration)'
 #   create gcloud pubsub topics create payouts --message-retention-duration=7d
 #   change gcloud pubsub topics update payouts --message-retention-duration=7d
 #
-# Three modes. apply does it. plan reads, and says what apply would do. dry-run runs nothing: it prints all three
-# commands, each with the case that it is for.
+# Three modes: apply changes the project, plan reads it and lists the changes, dry-run runs nothing and prints all three
+# commands with the case for each.
 MODE=apply
 
-# What was last read: the resource's label, how it is to be, how it is, and missing, different or same.
+# The resource read last: its label, wanted state, state, and missing, different or same.
 LABEL='' WANT='' HAVE='' VERDICT=''
 
 CREATED=0 CHANGED=0 UNCHANGED=0
@@ -27,14 +27,14 @@ fail() {
 	exit 1
 }
 
-# wrong ends a script that was called wrongly.
-wrong() {
+# usage_error ends a script with wrong arguments.
+usage_error() {
 	usage >&2
 	printf '%s: %s\n' "${0##*/}" "$*" >&2
 	exit 2
 }
 
-# step begins a part of a script. All that a dry run prints besides commands is a comment of bash.
+# step begins a part of a script. A dry run prints bash: all text but the commands is comments.
 step() {
 	case $MODE in
 	dry-run) printf '\n# == %s ==\n' "$*" ;;
@@ -42,7 +42,7 @@ step() {
 	esac
 }
 
-# about explains what follows, to the reader of a dry run.
+# about explains the next resource in a dry run.
 ABOUT=''
 about() {
 	[[ $MODE == dry-run ]] || return 0
@@ -65,13 +65,13 @@ report() {
 	esac
 }
 
-# show prints a command so that it can be read, and pasted.
+# show prints a command, folded and quoted for a shell.
 show() {
 	local word line='' flag
 	for word; do
 		flag=''
 		if [[ -z $word || $word == *[!A-Za-z0-9_./:=@,%^+-]* ]]; then
-			# --flag='the value' reads better than '--flag=the value'.
+			# Quote the value only: --flag='a value', not '--flag=a value'.
 			[[ ! $word =~ ^(--[a-z-]+=)(.*)$ ]] || flag=${BASH_REMATCH[1]} word=${BASH_REMATCH[2]}
 			if [[ $word == *"'"* ]]; then
 				word=${word//\\/\\\\} word=${word//\"/\\\"} word=${word//\$/\\\$}
@@ -93,45 +93,45 @@ show() {
 	printf '%s\n' "$line"
 }
 
-# fields writes values as --format='value(a,b,c)' does.
+# fields prints values in the format of --format='value(a,b,c)'.
 fields() {
 	local IFS=$'\t'
 	printf '%s\n' "$*"
 }
 
-# readable writes them for people.
+# readable prints the same values for people.
 readable() {
 	local text=${1//$'\t'/, }
 	text=${text//$'\n'/ }
-	# In a dry run it is there to be compared with.
+	# A dry run prints the whole value, to compare with.
 	[[ $MODE == dry-run ]] || ((${#text} <= 120)) || text="${text:0:120}…"
 	printf '%s' "${text:-nothing}"
 }
 
-# digest prints 40 characters that stand for what it reads.
+# digest prints the first 40 characters of the SHA-256 of its input.
 digest() {
 	if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi | cut -c 1-40
 }
 
-# ask WHAT COMMAND... runs a command that only reads. Its answer is in ANSWER, empty where there is no such thing.
+# ask LABEL COMMAND... runs a read command. ANSWER is its output, empty if the resource does not exist.
 ANSWER=''
 ask() {
 	ANSWER=''
 	if ANSWER=$("${@:2}" 2>"$ERRORS" </dev/null); then
 		return
 	fi
-	# What a missing resource is called differs from one Google API to the other.
+	# Google's APIs report a missing resource in different words.
 	if grep -qiE 'NOT_FOUND|not found|status=\[404\]|HTTPError 404' "$ERRORS"; then
 		ANSWER=''
 		return
 	fi
 	show "${@:2}" >&2
 	cat "$ERRORS" >&2
-	fail "could not read $1; nothing after it was done, and running this again goes on from here"
+	fail "could not read $1; stopped here, run this script again to continue"
 }
 
-# resource LABEL WANT COMMAND... reads a resource and compares. COMMAND prints what WANT says, or fails where there is no
-# such resource; nothing printed means the same.
+# resource LABEL WANT COMMAND... reads a resource and compares the output with WANT. The resource is missing if COMMAND
+# fails with "not found" or prints nothing.
 resource() {
 	LABEL=$1 WANT=$2
 	if [[ $MODE == dry-run ]]; then
@@ -143,7 +143,7 @@ resource() {
 	compare "$1" "$2" "$ANSWER"
 }
 
-# compare LABEL WANT HAVE is resource for what has been read already.
+# compare LABEL WANT HAVE is resource for a state that was read before.
 compare() {
 	LABEL=$1 WANT=$2 HAVE=$3
 	if [[ $MODE == dry-run ]]; then
@@ -161,13 +161,13 @@ compare() {
 	fi
 }
 
-# create runs a command where the resource is missing.
+# create runs a command if the resource is missing.
 create() { only_if missing 'if it is missing' creating "$@"; }
 
-# change runs a command where the resource is there and not as it should be.
-change() { only_if different "if that printed something else than: $(readable "$WANT")" changing "$@"; }
+# change runs a command if the resource differs.
+change() { only_if different "if that did not print: $(readable "$WANT")" changing "$@"; }
 
-# ensure is create and change where one command does both.
+# ensure is create and change with one command for both.
 ensure() {
 	if [[ $MODE == dry-run ]]; then
 		only_if '' "if that did not print: $(readable "$WANT")" '' "$@"
@@ -178,7 +178,7 @@ ensure() {
 	fi
 }
 
-only_if() { # verdict, the same in words, what is being done, command
+only_if() { # verdict, the same for a dry run, creating or changing, command
 	if [[ $MODE == dry-run ]]; then
 		printf '# %s:\n' "$2"
 		show "${@:4}"
@@ -197,8 +197,8 @@ only_if() { # verdict, the same in words, what is being done, command
 	if [[ $1 == missing ]]; then CREATED=$((CREATED + 1)); else CHANGED=$((CHANGED + 1)); fi
 }
 
-# run runs a command that changes something, quietly unless it fails. Its standard input is passed on. A service account
-# that was created a moment ago is not known everywhere at once, so what fails for that is tried again.
+# run runs a write command with this script's standard input, and prints its output only if it fails. IAM needs time to
+# propagate a new service account, so run retries a command that does not find one.
 run() {
 	local attempt
 	for attempt in 1 2 3 4 5 6; do
@@ -210,14 +210,14 @@ run() {
 	done
 	show "$@" >&2
 	cat "$ERRORS" >&2
-	fail "$LABEL: the command above failed; running this again goes on from here"
+	fail "$LABEL: the command above failed; run this script again to continue"
 }
 
-# value NAME PLACEHOLDER COMMAND... sets NAME to what a reading command prints. Where nothing is run, and in a plan
-# where there is nothing to read yet, it is PLACEHOLDER.
+# value NAME PLACEHOLDER COMMAND... sets NAME to the output of a read command. In a dry run, and in a plan if the resource
+# does not exist yet, it is PLACEHOLDER.
 value() {
 	if [[ $MODE == dry-run ]]; then
-		title "What follows goes by what this prints; where it is named, it is called $2:"
+		title "The commands below use $2 for the output of:"
 		show "${@:3}"
 		ANSWER=
 	else
@@ -229,27 +229,27 @@ value() {
 	printf -v "$1" '%s' "$ANSWER"
 }
 
-# pinned LABEL WANT WHY COMMAND... is resource for what cannot be changed: it ends the deployment where it differs.
+# pinned LABEL WANT WHY COMMAND... ends the deployment if an immutable property differs.
 pinned() {
 	if [[ $MODE == dry-run ]]; then
-		title "$1 cannot be changed; where there is one, this has to print: $(readable "$2")"
+		title "$1 cannot change; if it exists, this has to print: $(readable "$2")"
 		show "${@:4}"
 		return
 	fi
 	ask "$1" "${@:4}"
 	if [[ -n ${ANSWER//$'\t'/} && $ANSWER != "$2" ]]; then
-		fail "$1 is $(readable "$ANSWER"), and the settings say $(readable "$2"). $3"
+		fail "$1 is $(readable "$ANSWER"), and the settings have $(readable "$2"). $3"
 	fi
 }
 
-# grant ROLE MEMBER GROUP RESOURCE [FLAG...] gives a role on one resource. GROUP are the words of the gcloud command
-# group, such as "pubsub topics". Set CONDITION to title=…,expression=… for a conditional grant.
+# grant ROLE MEMBER GROUP RESOURCE [FLAG...] grants a role on one resource. GROUP is the gcloud command group, such as
+# "pubsub topics". CONDITION is title=…,expression=… for a conditional grant.
 CONDITION=''
 POLICY='' POLICY_OF=''
 grant() {
 	local role=$1 member=$2 on=$4 titled='' condition=() group
 	read -ra group <<<"$3"
-	# Groups whose policies can have conditions want to be told that there is none.
+	# Groups with conditional policies need --condition=None for an unconditional grant.
 	case $3 in
 	pubsub\ *) ;;
 	*) condition=("--condition=${CONDITION:-None}") ;;
@@ -274,11 +274,11 @@ grant() {
 	create "${add[@]}"
 }
 
-# summary closes a run.
+# summary prints the counts at the end of a run.
 summary() {
 	case $MODE in
 	apply) printf '\ndone: %d created, %d changed, %d unchanged\n' "$CREATED" "$CHANGED" "$UNCHANGED" ;;
-	plan) printf '\nplan: %d to create, %d to change, %d unchanged; nothing was done\n' "$CREATED" "$CHANGED" "$UNCHANGED" ;;
+	plan) printf '\nplan: %d to create, %d to change, %d unchanged; nothing was changed\n' "$CREATED" "$CHANGED" "$UNCHANGED" ;;
 	*) printf '\n# end of the dry run: nothing was run\n' ;;
 	esac
 }

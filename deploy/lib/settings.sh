@@ -1,18 +1,18 @@
 # shellcheck shell=bash
-# Reads the settings and refuses those that cannot work, before anything is done.
+# Reads and checks the settings before deploy.sh changes anything.
 
-# The names that there are, as settings.env.example has them.
+# The names of all settings, from settings.env.example.
 mapfile -t SETTINGS < <(sed -nE 's/^([A-Z_]+)=.*/\1/p' "$DEPLOY/settings.env.example")
 
-# What is wrong, and the settings whose form is: what depends on their values is not judged.
+# All faults, and the settings of a wrong form, whose values the later checks skip.
 FAULTS=() BAD=' '
 fault() { FAULTS+=("$*"); }
-fault_in() { # setting, what is wrong with it
+fault_in() { # setting, fault
 	BAD+="$1 "
 	fault "${*:2}"
 }
 
-# sound NAME... says that the forms of settings are right.
+# sound NAME... succeeds if all the settings have the right form.
 sound() {
 	local name
 	for name; do
@@ -20,7 +20,7 @@ sound() {
 	done
 }
 
-# read_settings FILE takes over the values of a file. It is not run: a value that would have to be expanded is refused.
+# read_settings FILE reads the values of a file. It does not run the file, and rejects values that a shell would expand.
 read_settings() {
 	local line number=0 name text
 	while IFS= read -r line || [[ -n $line ]]; do
@@ -32,7 +32,7 @@ read_settings() {
 		fi
 		name=${BASH_REMATCH[1]} text=${BASH_REMATCH[2]}
 		if [[ " ${SETTINGS[*]} " != *" $name "* ]]; then
-			fault "$1, line $number: there is no setting $name; see settings.env.example"
+			fault "$1, line $number: unknown setting $name; see settings.env.example"
 			continue
 		fi
 		text=${text#\"} text=${text%\"}
@@ -40,9 +40,9 @@ read_settings() {
 	done <"$1"
 }
 
-# load_settings FILE reads the defaults and then the deployment's own values.
+# load_settings FILE reads the defaults and then the deployment's values.
 load_settings() {
-	[[ -f $1 ]] || fail "there are no settings in $1; begin with: cp deploy/settings.env.example $1"
+	[[ -f $1 ]] || fail "no settings file $1; begin with: cp deploy/settings.env.example $1"
 	read_settings "$DEPLOY/settings.env.example"
 	read_settings "$1"
 	local name beside
@@ -53,7 +53,7 @@ load_settings() {
 	MONITORING_DIR=${MONITORING_DIR:-deploy/monitoring}
 }
 
-# use_project makes gcloud work in the project, ask nothing, and derives the names that the steps share.
+# use_project sets gcloud's project, turns its prompts off and derives names for the steps.
 use_project() {
 	export CLOUDSDK_CORE_PROJECT=$PROJECT_ID CLOUDSDK_CORE_DISABLE_PROMPTS=1
 	local name
@@ -68,7 +68,7 @@ export CLOUDSDK_CORE_PROJECT=%s CLOUDSDK_CORE_DISABLE_PROMPTS=1
 	fi
 }
 
-# seconds writes a duration such as 90s, 1m30s, 24h or 7d in seconds.
+# seconds converts a duration such as 90s, 1m30s, 24h or 7d to seconds.
 seconds() {
 	local rest=$1 total=0
 	[[ -n $rest ]] || return 1
@@ -85,7 +85,7 @@ seconds() {
 	echo "$total"
 }
 
-# duration NAME LEAST MOST checks a setting that is a duration.
+# duration NAME LEAST MOST checks a duration.
 duration() {
 	local length
 	if ! length=$(seconds "${!1}"); then
@@ -95,7 +95,7 @@ duration() {
 	fi
 }
 
-# number NAME LEAST MOST checks a setting that is a whole number.
+# number NAME LEAST MOST checks a whole number.
 number() {
 	if [[ ! ${!1} =~ ^[0-9]{1,9}$ ]]; then
 		fault_in "$1" "$1 is '${!1}'; expected a whole number"
@@ -109,12 +109,12 @@ matches() {
 	[[ ${!1} =~ ^($2)$ ]] || fault_in "$1" "$1 is '${!1}'; expected $3"
 }
 
-# ordered LEAST MOST checks that of two numbers, or of two durations, the first is not above the second.
+# ordered LEAST MOST checks that the first number or duration is not above the second.
 ordered() {
 	local least=${!1} most=${!2}
 	sound "$1" "$2" || return 0
 	[[ $least =~ ^[0-9]+$ ]] || least=$(seconds "$least") most=$(seconds "$most")
-	((10#$least <= 10#$most)) || fault "$1 is ${!1} and $2 ${!2}; the first cannot be above the second"
+	((10#$least <= 10#$most)) || fault "$1 is ${!1} and $2 ${!2}; the first must not be above the second"
 }
 
 # distinct NAME... checks that no two settings have the same value.
@@ -124,12 +124,12 @@ distinct() {
 		one=$1
 		shift
 		for other; do
-			! sound "$one" "$other" || [[ ${!one} != "${!other}" ]] || fault "$one and $other are both '${!one}'; they have to differ"
+			! sound "$one" "$other" || [[ ${!one} != "${!other}" ]] || fault "$one and $other are both '${!one}'; they must differ"
 		done
 	done
 }
 
-# members NAME PATTERN WORDS checks each of the words of a setting.
+# members NAME PATTERN WORDS checks the form of each word of a setting.
 members() {
 	local word
 	for word in ${!1}; do
@@ -137,26 +137,25 @@ members() {
 	done
 }
 
-# mebibytes writes an amount of memory such as 512Mi or 1Gi in mebibytes.
+# mebibytes converts 512Mi or 1Gi to mebibytes.
 mebibytes() {
 	local amount=${1%?i}
 	[[ $1 != *Gi ]] || amount=$((amount * 1024))
 	echo "$amount"
 }
 
-# receipt_days prints for how many days a receipt is kept: the row deletion policy that the schema says last.
+# receipt_days prints the receipt retention in days, from the last row deletion policy of the schema.
 receipt_days() {
 	sed 's/--.*//' "$ROOT"/schema/*.sql | tr '\n' ' ' | tr ';' '\n' |
 		sed -nE 's/.*TABLE (IF NOT EXISTS )?settlement_receipts[^a-z_].*ROW DELETION POLICY *\( *OLDER_THAN *\( *expire_from *, *INTERVAL ([0-9]+) DAY *\) *\).*/\2/p' |
 		tail -n 1
 }
 
-# check_settings ends the script where a setting cannot work, with all that is wrong at once, and else tells the two
-# inequalities that no message may slip through.
+# check_settings ends the script with all faults of the settings, or reports the checked time limits and retentions.
 check_settings() {
 	local name
-	[[ $MODE != dry-run ]] || printf '# What deploy/%s runs. Nothing is run now.\n' "${0##*/}"
-	step "The settings"
+	[[ $MODE != dry-run ]] || printf '# The commands of deploy/%s. This dry run runs none of them.\n' "${0##*/}"
+	step "Settings"
 	check_forms
 	check_names
 	check_spanner
@@ -167,26 +166,26 @@ check_settings() {
 	check_retention
 	if ((${#FAULTS[@]})); then
 		printf '%s\n' "${FAULTS[@]}" >&2
-		((${#FAULTS[@]} > 1)) || fail "nothing was done: the settings have a fault"
-		fail "nothing was done: the settings have ${#FAULTS[@]} faults"
+		((${#FAULTS[@]} > 1)) || fail "nothing was changed: the settings have a fault"
+		fail "nothing was changed: the settings have ${#FAULTS[@]} faults"
 	fi
 }
 
 check_forms() {
 	local name
 	matches PROJECT_ID '([a-z0-9.-]+:)?[a-z][a-z0-9-]{4,28}[a-z0-9]' 'the ID of a project'
-	matches REGION '[a-z]+-[a-z]+[0-9]+' 'a region, such as europe-west1'
+	matches REGION '[a-z]+-[a-z]+[0-9]+' 'a region such as europe-west1'
 	for name in SPANNER_INSTANCE SETTLE_FUNCTION RECONCILE_FUNCTION SPANNER_BACKUP_SCHEDULE; do
-		matches "$name" '[a-z][a-z0-9-]{1,48}[a-z0-9]' '3 to 50 lower-case letters, digits and dashes, first a letter'
+		matches "$name" '[a-z][a-z0-9-]{1,48}[a-z0-9]' '3 to 50 lower-case letters, digits and dashes, starting with a letter'
 	done
-	matches SPANNER_DATABASE '[a-z][a-z0-9_-]{0,28}[a-z0-9]' '2 to 30 lower-case letters, digits, _ and -, first a letter'
+	matches SPANNER_DATABASE '[a-z][a-z0-9_-]{0,28}[a-z0-9]' '2 to 30 lower-case letters, digits, _ and -, starting with a letter'
 	for name in PAYOUTS_TOPIC RECONCILE_TOPIC DEAD_LETTER_TOPIC DEAD_LETTER_SUBSCRIPTION RECONCILE_JOB \
 		BANK_TOKEN_SECRET BANK_PROFILE_SECRET; do
-		matches "$name" '[A-Za-z][A-Za-z0-9_-]{2,254}' '3 to 255 letters, digits, _ and -, first a letter'
+		matches "$name" '[A-Za-z][A-Za-z0-9_-]{2,254}' '3 to 255 letters, digits, _ and -, starting with a letter'
 	done
-	matches PAYOUT_SCHEMA '([A-Za-z][A-Za-z0-9_.-]{2,254})?' 'a name of 3 to 255 characters, or nothing'
+	matches PAYOUT_SCHEMA '([A-Za-z][A-Za-z0-9_.-]{2,254})?' 'a name of 3 to 255 characters, or empty'
 	for name in SETTLE_ACCOUNT RECONCILE_ACCOUNT TRIGGER_ACCOUNT BUILD_ACCOUNT OPERATOR_ACCOUNT; do
-		matches "$name" '[a-z][a-z0-9-]{4,28}[a-z0-9]' '6 to 30 lower-case letters, digits and dashes, first a letter'
+		matches "$name" '[a-z][a-z0-9-]{4,28}[a-z0-9]' '6 to 30 lower-case letters, digits and dashes, starting with a letter'
 	done
 	number MAX_DELIVERY_ATTEMPTS 5 100
 	number BANK_CONCURRENCY 1 1000
@@ -196,16 +195,16 @@ check_forms() {
 		number "${name}_MAX_INSTANCES" 1 1000
 		ordered "${name}_MIN_INSTANCES" "${name}_MAX_INSTANCES"
 	done
-	matches BANK_URL '(https://[^[:space:]|,]+)?' 'an https URL, or nothing for no bank'
-	matches OTEL_EXPORTER_OTLP_ENDPOINT '(https://[^[:space:]|,]+)?' 'an https URL, or nothing'
-	[[ -z $BANK_URL || -z $BANK_PROFILE_FILE || -f $BANK_PROFILE_FILE ]] || fault "BANK_PROFILE_FILE: there is no file $BANK_PROFILE_FILE"
-	[[ -d $MONITORING_DIR || -d $ROOT/$MONITORING_DIR ]] || fault "MONITORING_DIR: there is no directory $MONITORING_DIR"
+	matches BANK_URL '(https://[^[:space:]|,]+)?' 'an https URL, or empty for no bank'
+	matches OTEL_EXPORTER_OTLP_ENDPOINT '(https://[^[:space:]|,]+)?' 'an https URL, or empty'
+	[[ -z $BANK_URL || -z $BANK_PROFILE_FILE || -f $BANK_PROFILE_FILE ]] || fault "BANK_PROFILE_FILE: no file $BANK_PROFILE_FILE"
+	[[ -d $MONITORING_DIR || -d $ROOT/$MONITORING_DIR ]] || fault "MONITORING_DIR: no directory $MONITORING_DIR"
 	for name in PUBLISHERS OPERATORS; do
-		members "$name" '[A-Za-z]+:.+' 'members as IAM writes them, such as group:payouts@example.com'
+		members "$name" '[A-Za-z]+:.+' 'IAM members such as group:payouts@example.com'
 	done
 	members ALERT_CHANNELS 'projects/[^/]+/notificationChannels/[^/]+' 'projects/P/notificationChannels/N'
 	check_token "${BANK_TOKEN_FILE-}"
-	matches DEFAULT_CURRENCY '([A-Z]{3})?' 'an ISO 4217 code such as EUR, or nothing'
+	matches DEFAULT_CURRENCY '([A-Z]{3})?' 'an ISO 4217 code such as EUR, or empty'
 	matches LOG_LEVEL 'DEBUG|INFO|WARNING|ERROR' 'DEBUG, INFO, WARNING or ERROR'
 	for name in SPANNER_BACKUP_CRON RECONCILE_CRON; do
 		cron "$name"
@@ -213,7 +212,7 @@ check_forms() {
 	check_runtime
 }
 
-# check_names checks what there has to be one each of: two resources of the same name would be one.
+# check_names checks that resources of one kind have different names.
 check_names() {
 	distinct PAYOUTS_TOPIC RECONCILE_TOPIC DEAD_LETTER_TOPIC
 	distinct SETTLE_FUNCTION RECONCILE_FUNCTION
@@ -225,23 +224,23 @@ check_names() {
 cron() {
 	local value='([0-9]{1,2}|[A-Z]{3})'
 	local item="([*]|$value(-$value)?)(/[0-9]{1,2})?"
-	matches "$1" "$item(,$item)*( $item(,$item)*){4}" "cron's five fields, such as '0 3 * * *'"
+	matches "$1" "$item(,$item)*( $item(,$item)*){4}" "cron's five fields such as '0 3 * * *'"
 }
 
-# check_runtime checks that the runtime has the Go that go.mod asks for.
+# check_runtime checks that the runtime has at least the Go version of go.mod.
 check_runtime() {
 	local least
 	least=$(sed -nE 's/^go 1\.([0-9]+).*/\1/p' "$ROOT/go.mod")
-	matches RUNTIME 'go1[0-9]{2}' "a runtime of Go, such as go1$least"
+	matches RUNTIME 'go1[0-9]{2}' "a Go runtime such as go1$least"
 	sound RUNTIME || return 0
 	((10#${RUNTIME#go1} >= least)) || fault_in RUNTIME "RUNTIME is $RUNTIME; go.mod needs go1$least or later"
 }
 
-# check_spanner checks what Spanner takes: processing units in hundreds up to 1000 and then in thousands, and an edition that
-# has the instance's configuration.
+# check_spanner checks Spanner's rules: processing units in hundreds up to 1000 and then in thousands, and an edition that
+# supports the instance configuration.
 check_spanner() {
 	matches SPANNER_CONFIG '(regional|dual-region|custom)-[a-z0-9-]*[a-z0-9]|(nam|eur|asia)(-(nam|eur|asia))*[0-9]+' \
-		'the configuration of an instance, such as regional-europe-west1, nam3 or custom-mine'
+		'an instance configuration such as regional-europe-west1, nam3 or custom-mine'
 	matches SPANNER_EDITION 'STANDARD|ENTERPRISE|ENTERPRISE_PLUS' 'STANDARD, ENTERPRISE or ENTERPRISE_PLUS'
 	number SPANNER_PROCESSING_UNITS 100 1000000
 	if sound SPANNER_PROCESSING_UNITS; then
@@ -255,8 +254,8 @@ check_spanner() {
 	esac
 }
 
-# check_instance SETTLE|RECONCILE checks that there are instances of the size: Cloud Run has them of a part of a CPU, for one
-# request at a time, and of 1, 2, 4, 6 and 8 CPUs, and gives each not more memory, and some not less, than so much.
+# check_instance SETTLE|RECONCILE checks Cloud Run's rules for the size of an instance: less than one CPU with one request at
+# a time, or 1, 2, 4, 6 or 8 CPUs, each with a range of memory.
 check_instance() {
 	local cpu=${1}_CPU memory=${1}_MEMORY concurrency=${1}_CONCURRENCY least=128 most
 	matches "$cpu" '0[.][0-9]{1,3}|[12468]' '0.08 to 0.999, or 1, 2, 4, 6 or 8'
@@ -277,21 +276,21 @@ check_instance() {
 	esac
 	sound "$cpu" || return 0
 	if [[ ${!cpu} == 0.* ]] && sound "$concurrency" && ((10#${!concurrency} > 1)); then
-		fault "$cpu is ${!cpu} and $concurrency ${!concurrency}; with less than one CPU it has to be 1"
+		fault "$cpu is ${!cpu} and $concurrency ${!concurrency}; less than one CPU needs 1"
 	fi
 	if sound "$memory" && (($(mebibytes "${!memory}") < least || $(mebibytes "${!memory}") > most)); then
-		fault "$cpu is ${!cpu} and $memory ${!memory}; with so much CPU there are ${least}Mi to ${most}Mi"
+		fault "$cpu is ${!cpu} and $memory ${!memory}; this CPU allows ${least}Mi to ${most}Mi"
 	fi
 }
 
-# check_token FILE checks what --bank-token names, as far as it can be before it is read.
+# check_token FILE checks the file of --bank-token without reading it.
 check_token() {
 	[[ -n $1 ]] || return 0
-	[[ -n $BANK_URL ]] || fault "--bank-token is given, and BANK_URL is empty: there is no bank"
-	[[ $1 == - || -r $1 && ! -d $1 ]] || fault "--bank-token: there is no file $1 that can be read"
+	[[ -n $BANK_URL ]] || fault "--bank-token is set and BANK_URL is empty: set both or neither"
+	[[ $1 == - || -r $1 && ! -d $1 ]] || fault "--bank-token: no readable file $1"
 }
 
-# check_times checks that no delivery outlives the function's timeout, and no function its subscription's ack deadline.
+# check_times checks that a delivery ends before the function's timeout, and that before the ack deadline.
 check_times() {
 	local delivery='' exchange run=''
 	duration SETTLE_TIMEOUT 10s 9m
@@ -310,24 +309,24 @@ check_times() {
 		! sound SETTLE_TIMEOUT || delivery=$(($(seconds "$SETTLE_TIMEOUT") + exchange))
 	fi
 	fits "a delivery (SETTLE_TIMEOUT + BANK_STATUS_TIMEOUT + BANK_SEND_TIMEOUT + 20s)" "$delivery" SETTLE
-	fits "a run of the reconciler (2m, or twice the bank's time limits and 20s)" "$run" RECONCILE
+	fits "a run of the reconciler (2m, or twice the bank's time limits plus 20s)" "$run" RECONCILE
 }
 
-fits() { # what, how many seconds it takes or nothing where that is not known, SETTLE or RECONCILE
+fits() { # name, longest duration in seconds or empty if unknown, SETTLE or RECONCILE
 	local timeout=${3}_FUNCTION_TIMEOUT deadline=${3}_ACK_DEADLINE before=${#FAULTS[@]}
 	sound "$timeout" || return 0
 	if [[ -n $2 ]] && (($2 >= $(seconds "${!timeout}"))); then
-		fault "$1 takes up to ${2}s, and $timeout is ${!timeout}; it has to be longer, or the function is ended at work"
+		fault "$1 takes up to ${2}s, and $timeout is ${!timeout}; set it longer, or Cloud Run stops the function at work"
 	fi
 	sound "$deadline" || return 0
 	if (($(seconds "${!timeout}") >= $(seconds "${!deadline}"))); then
-		fault "$timeout is ${!timeout} and $deadline ${!deadline}; the deadline has to be longer, or Pub/Sub delivers again what is at work"
+		fault "$timeout is ${!timeout} and $deadline ${!deadline}; set the deadline longer, or Pub/Sub redelivers during the first delivery"
 	fi
 	[[ -z $2 ]] || ((${#FAULTS[@]} > before)) ||
 		report checked "$1 takes up to ${2}s < $timeout ${!timeout} < $deadline ${!deadline}"
 }
 
-# check_retention checks that a receipt outlives every way in which its message can come back.
+# check_retention checks that a receipt lives at least as long as its message can come back.
 check_retention() {
 	local days back before
 	before=${#FAULTS[@]}
@@ -339,11 +338,11 @@ check_retention() {
 	duration SPANNER_VERSION_RETENTION 1h 7d
 	duration SPANNER_BACKUP_RETENTION 6h 366d
 	if sound TOPIC_RETENTION SUBSCRIPTION_RETENTION && (($(seconds "$TOPIC_RETENTION") < $(seconds "$SUBSCRIPTION_RETENTION"))); then
-		fault "TOPIC_RETENTION is $TOPIC_RETENTION and SUBSCRIPTION_RETENTION $SUBSCRIPTION_RETENTION; the topic has to keep messages at least as long"
+		fault "TOPIC_RETENTION is $TOPIC_RETENTION and SUBSCRIPTION_RETENTION $SUBSCRIPTION_RETENTION; the topic must keep messages at least as long as the subscription"
 	fi
 	days=$(receipt_days)
 	if [[ ! $days =~ ^[0-9]+$ ]]; then
-		fault "no row deletion policy of settlement_receipts is found in $ROOT/schema"
+		fault "no row deletion policy of settlement_receipts in $ROOT/schema"
 		return
 	fi
 	if sound BANK_KEY_LIFETIME && ((days * 86400 < $(seconds "$BANK_KEY_LIFETIME"))); then
@@ -355,5 +354,5 @@ check_retention() {
 		fault "the schema keeps receipts for $days days, and a message can come back for $(((back + 86399) / 86400)) (SUBSCRIPTION_RETENTION + DEAD_LETTER_RETENTION + TOPIC_RETENTION + 3d)"
 	fi
 	((${#FAULTS[@]} > before)) ||
-		report checked "receipts are kept for $days days >= the $(((back + 86399) / 86400)) for which a message can come back, and >= BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
+		report checked "receipts are kept for $days days >= the $(((back + 86399) / 86400)) in which a message can come back, and >= BANK_KEY_LIFETIME $BANK_KEY_LIFETIME"
 }

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// filter is a filter in the part of the Logging query language that the files here
-// use: comparisons by =, != and >=, AND, OR and parentheses. Anything else is
-// refused, and so is what the language's own precedence decides: OR binds more
-// than AND there, which nobody expects.
+// filter is a filter in the subset of the Logging query language that the files here
+// use: comparisons by =, != and >=, AND, OR and parentheses. The parser rejects AND
+// beside OR without parentheses, because OR has the higher precedence in that
+// language, unlike in most others.
 type filter struct {
 	all, any []filter // at most one of the two
 	field    string
 	op       string
-	value    string // as it is written, without quotes
+	value    string // without quotes
 	quoted   bool
 }
 
@@ -89,7 +89,7 @@ func parseTerm(tokens []string) (f filter, rest []string, err error) {
 	return f, tokens[3:], nil
 }
 
-// comparisons are all of them, in order.
+// comparisons returns all comparisons of a filter, in order.
 func (f filter) comparisons() []filter {
 	if f.op != "" {
 		return []filter{f}
@@ -101,9 +101,8 @@ func (f filter) comparisons() []filter {
 	return found
 }
 
-// matches reports whether the entry matches. Terms are looked at in order and only
-// as far as they decide. It fails where != is asked of a field that is not there:
-// whether that matches is not what a filter should depend on.
+// matches reports whether the entry matches. It evaluates terms in order until they
+// decide. It fails for != with an absent field, so that no filter depends on that case.
 func (f filter) matches(e map[string]any) (bool, error) {
 	switch {
 	case f.op != "":
@@ -170,8 +169,7 @@ func (f filter) compare(e map[string]any) (bool, error) {
 	return difference >= 0, nil
 }
 
-// field returns what stands under a path such as jsonPayload.outcome; nil where
-// there is nothing.
+// field returns the value at a path such as jsonPayload.outcome; nil if it is absent.
 func field(e map[string]any, path string) any {
 	var value any = e
 	for name := range strings.SplitSeq(path, ".") {

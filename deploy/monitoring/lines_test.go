@@ -29,8 +29,8 @@ const (
 	reconciler = "reconcile-bank"
 )
 
-// functions are both functions on a store in memory and a bank that says what it
-// is told to, with everything that they log.
+// functions are both functions on a store in memory and a scripted bank, with all
+// lines that they log.
 type functions struct {
 	t       *testing.T
 	now     time.Time
@@ -41,7 +41,7 @@ type functions struct {
 	ids     int
 }
 
-// bank answers every send and every question with the same.
+// bank gives the same answer to every send and to every status request.
 type bank struct {
 	send    transfer.SendClass
 	reading transfer.StatusReading
@@ -94,7 +94,7 @@ func (f *functions) service(banking *transfer.Stepper, store bothStores) *settle
 	return &settle.Service{Store: store, Banking: banking, DefaultCurrency: "USD", NewID: uuid.NewString, Now: f.clock}
 }
 
-// ask gives a request to a function and keeps what it logs, by name and message.
+// ask sends a request to a function and stores its log lines, by name and message.
 func (f *functions) ask(name string, to http.Handler, r *http.Request) {
 	f.t.Helper()
 	to.ServeHTTP(httptest.NewRecorder(), r)
@@ -114,8 +114,8 @@ func (f *functions) ask(name string, to http.Handler, r *http.Request) {
 	}
 }
 
-// entry is what Cloud Logging makes of a line on standard error: the fields that it
-// knows move out of the payload.
+// entry converts a line on standard error like Cloud Logging, which moves the fields
+// that it knows out of the payload.
 func entry(function string, payload map[string]any) map[string]any {
 	e := map[string]any{
 		"severity": payload["severity"], "jsonPayload": payload,
@@ -151,7 +151,7 @@ func payoutJSON(id string, amount int, bank bool) string {
 	return text + "}"
 }
 
-// sent settles a payout whose send is answered so.
+// sent settles a payout with that answer to its send.
 func (f *functions) sent(class transfer.SendClass) (id string) {
 	f.t.Helper()
 	f.bank.send = class
@@ -172,8 +172,7 @@ func (f *functions) reconcile(name string, store transfer.Store, banking *transf
 	f.run(name, &transfer.Reconciler{Store: store, Banking: banking, Now: f.clock, Limit: 1000, Concurrency: 1})
 }
 
-// onlyOf is a store that has no instruction but one: a run then logs one line
-// about it.
+// onlyOf is a store with one due instruction, so that a run logs one line about it.
 type onlyOf struct {
 	transfer.Store
 	id   string
@@ -189,10 +188,10 @@ func (s onlyOf) Change(ctx context.Context, id string, decide func(transfer.Inst
 	return s.Store.Change(ctx, id, decide)
 }
 
-// asked runs the reconciler over one instruction, whose question is answered so.
+// asked runs the reconciler for one instruction with that answer of the status API.
 func (f *functions) asked(name, id string, reading transfer.StatusReading) {
 	f.t.Helper()
-	f.now = f.now.Add(25 * time.Hour) // later than any next look
+	f.now = f.now.Add(25 * time.Hour) // later than any next check
 	f.bank.reading = reading
 	store := onlyOf{Store: f.store, id: id}
 	f.reconcile(name, store, f.stepper(reconciler, store))

@@ -1,5 +1,5 @@
-// Package monitoring_test checks the files of this directory against what the
-// functions log, and against Google's API.
+// Package monitoring_test checks the files of this directory against the functions' log
+// lines and against Google's API.
 package monitoring_test
 
 import (
@@ -110,9 +110,9 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// TestWhatWaitsForAPersonIsInEveryRun: the alert stays as long as there is
-// something, although nothing is due and no line tells of its becoming manual.
-func TestWhatWaitsForAPersonIsInEveryRun(t *testing.T) {
+// TestEveryRunCountsManualInstructions: the alert stays as long as one is manual, even if
+// none is due and settlectl moved it there.
+func TestEveryRunCountsManualInstructions(t *testing.T) {
 	t.Parallel()
 	metric := readMetrics(t)["settleonce_bank_manual"]
 	filter, err := parseFilter(metric.GetFilter())
@@ -131,12 +131,12 @@ func TestWhatWaitsForAPersonIsInEveryRun(t *testing.T) {
 			t.Fatalf("%s is not counted: %v, %v", name, line, err)
 		}
 		if got := field(line, extractor.FindStringSubmatch(metric.GetValueExtractor())[1]); got != want {
-			t.Errorf("%s: %v wait for a person, want %v", name, got, want)
+			t.Errorf("%s: %v manual, want %v", name, got, want)
 		}
 	}
 	waiting(0)
 	f.bank.send = transfer.SendManual
-	elsewhere := f.service(f.stepper(settler, f.store), f.store) // in nobody's log, as a step of settlectl
+	elsewhere := f.service(f.stepper(settler, f.store), f.store) // without a log line, as a step of settlectl
 	elsewhere.Banking.Log = slog.New(slog.DiscardHandler)
 	for _, id := range []string{"stl-1", "stl-2"} {
 		if _, err := elsewhere.Deliver(t.Context(), settle.Delivery{Message: settle.Message{ID: id, Data: []byte(payoutJSON(id, 1, true))}}); err != nil {
@@ -150,7 +150,7 @@ func TestWhatWaitsForAPersonIsInEveryRun(t *testing.T) {
 
 var extractor = regexp.MustCompile(`^EXTRACT\(([\w.]+)\)$`)
 
-// checkExtractors: the value is a number, a label a text.
+// checkExtractors checks that the value is a number and each label a text.
 func checkExtractors(t *testing.T, name string, m *loggingpb.LogMetric, line string, e map[string]any) {
 	t.Helper()
 	extract := func(expression string) any {
@@ -180,12 +180,11 @@ func checkExtractors(t *testing.T, name string, m *loggingpb.LogMetric, line str
 	}
 }
 
-// TestEveryLineIsMade: a line that the functions can log and that is not among
-// those above could match a filter unseen.
-func TestEveryLineIsMade(t *testing.T) {
+// TestFiltersSeeEveryLogMessage: a message in the source that allLines does not log could
+// match a filter without a test.
+func TestFiltersSeeEveryLogMessage(t *testing.T) {
 	t.Parallel()
-	// These are about an instance and not about a request; none has what a metric
-	// looks for.
+	// These are about an instance and not about a request; no metric counts them.
 	elsewhere := []string{"configuration error", "stopping before all deliveries ended", "telemetry not exported"}
 	want := map[string]bool{}
 	for _, text := range elsewhere {
@@ -209,7 +208,7 @@ func TestEveryLineIsMade(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); diff != "" {
-		t.Errorf("messages (-made here +in the source):\n%s", diff)
+		t.Errorf("messages (-logged here +in the source):\n%s", diff)
 	}
 }
 
@@ -244,7 +243,6 @@ func messages(t *testing.T, name string, into map[string]bool) {
 	})
 }
 
-// TestAlertsAndDashboard: what they name exists, and each alert has its page.
 func TestAlertsAndDashboard(t *testing.T) {
 	t.Parallel()
 	metrics := readMetrics(t)
@@ -268,7 +266,7 @@ func TestAlertsAndDashboard(t *testing.T) {
 			checkMonitoringFilter(t, name, text, metrics, watched)
 			threshold := c.GetConditionThreshold()
 			if threshold.GetEvaluationMissingData() != 0 && threshold.GetDuration().GetSeconds() < 60 {
-				t.Errorf("%s: evaluationMissingData wants a duration of a minute at least", name)
+				t.Errorf("%s: evaluationMissingData needs a duration of at least a minute", name)
 			}
 		}
 	}
@@ -309,8 +307,8 @@ func TestAlertsAndDashboard(t *testing.T) {
 	}
 }
 
-// checkMonitoringFilter: a filter on time series names a metric that exists, with
-// labels that it has. It returns the metric's name.
+// checkMonitoringFilter checks that the metric of a time series filter exists and has
+// the labels. It returns the metric's name.
 func checkMonitoringFilter(t *testing.T, where, text string, metrics map[string]*loggingpb.LogMetric, found map[string]bool) (name string) {
 	t.Helper()
 	f, err := parseFilter(text)
@@ -323,7 +321,7 @@ func checkMonitoringFilter(t *testing.T, where, text string, metrics map[string]
 		case c.field == "metric.type":
 			var ours bool
 			if name, ours = strings.CutPrefix(c.value, "logging.googleapis.com/user/"); ours && metrics[name] == nil {
-				t.Errorf("%s: there is no metric %s", where, name)
+				t.Errorf("%s: no metric %s", where, name)
 			}
 			found[name] = true
 		case isLabel && metrics[name].GetLabelExtractors()[label] == "":
@@ -350,7 +348,7 @@ func TestHorizonIsBelowTheRetention(t *testing.T) {
 	days, _ := strconv.Atoi(string(retention[1]))
 	ms, _ := strconv.Atoi(limit[1])
 	if got := ms / 86_400_000; got*10 != days*8 {
-		t.Errorf("the limit is %d days, want 0.8 of the %d for which receipts are kept", got, days)
+		t.Errorf("the limit is %d days, want 0.8 of the receipt retention of %d days", got, days)
 	}
 }
 
@@ -360,7 +358,7 @@ func TestFilterSubset(t *testing.T) {
 		"", `a="b" c="d"`, `a="b" AND`, `(a="b"`, `a="b")`, `NOT a="b"`, `a:"b"`, `a=~"b"`, `a="b" AND c="d" OR e="f"`, `-a="b"`, `a>1`, `"text"`,
 	} {
 		if f, err := parseFilter(text); err == nil {
-			t.Errorf("%s is taken as %+v", text, f)
+			t.Errorf("%s is parsed as %+v", text, f)
 		}
 	}
 	e := map[string]any{"severity": "ERROR", "j": map[string]any{"n": 2.0, "s": "x", "b": true}}
@@ -387,7 +385,7 @@ func TestFilterSubset(t *testing.T) {
 	}
 }
 
-// filled puts values in the place of the settings that the files may ask for.
+// filled replaces the placeholders for settings.
 func filled(t *testing.T, text string) string {
 	t.Helper()
 	text = strings.NewReplacer("${SETTLE_FUNCTION}", settler, "${RECONCILE_FUNCTION}", reconciler,
@@ -410,7 +408,7 @@ func readYAML(t *testing.T, name string, into proto.Message) {
 	}
 	asJSON, err := json.Marshal(members)
 	if err == nil {
-		err = protojson.Unmarshal(asJSON, into) // refuses what the API does not know
+		err = protojson.Unmarshal(asJSON, into) // rejects unknown fields
 	}
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
@@ -432,7 +430,7 @@ func readMetrics(t *testing.T) map[string]*loggingpb.LogMetric {
 	return metrics
 }
 
-// anchors are those of the runbook's headings.
+// anchors returns the anchors of the runbook's headings.
 func anchors(t *testing.T) []string {
 	t.Helper()
 	text, err := os.ReadFile("../RUNBOOK.md")

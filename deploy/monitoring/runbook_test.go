@@ -18,7 +18,6 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// runbook returns the runbook.
 func runbook(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../RUNBOOK.md")
@@ -28,9 +27,8 @@ func runbook(t *testing.T) string {
 	return string(text)
 }
 
-// TestQueriesOfTheRunbook runs each of them on the schema, over rows among which
-// each has something to find, and only as a read.
-func TestQueriesOfTheRunbook(t *testing.T) {
+// TestRunbookQueries runs each query as a read, on rows among which each finds some.
+func TestRunbookQueries(t *testing.T) {
 	t.Parallel()
 	statements, err := schema.Statements()
 	if err != nil {
@@ -51,7 +49,7 @@ func TestQueriesOfTheRunbook(t *testing.T) {
 	deliver(transfer.SendUncertain, payoutJSON("stl-8472", 2, true))
 	deliver(transfer.SendManual, payoutJSON("stl-manual", 1, true))
 	deliver(transfer.SendUncertain, "not a payout")
-	f.now = f.now.Add(-time.Hour) // its next look is in the past
+	f.now = f.now.Add(-time.Hour) // its next check is in the past
 	deliver(transfer.SendUncertain, payoutJSON("stl-due", 1, true))
 
 	client, err := spanner.NewClientWithConfig(t.Context(), name, spanner.ClientConfig{DisableNativeMetrics: true}, emulator.ClientOptions()...)
@@ -64,15 +62,15 @@ func TestQueriesOfTheRunbook(t *testing.T) {
 		t.Fatalf("%d queries", len(blocks))
 	}
 	for _, block := range blocks {
-		// Spanner works out that these indexes leave out no row that is asked for. The
-		// emulator does not even try, and has to be told.
+		// Spanner proves that these indexes omit no row of the result. The emulator does
+		// not, and needs the hint.
 		sql := regexp.MustCompile(`@\{(FORCE_INDEX=\w+)\}`).ReplaceAllString(block[1],
 			"@{$1, spanner_emulator.disable_query_null_filtered_index_check=true}")
 		rows := client.Single().Query(t.Context(), spanner.NewStatement(sql))
 		found := 0
 		for {
 			_, err := rows.Next()
-			if err == iterator.Done { //nolint:errorlint // the library's own way to say the end
+			if err == iterator.Done { //nolint:errorlint // the iterator returns it unwrapped
 				break
 			}
 			if err != nil {
@@ -83,18 +81,17 @@ func TestQueriesOfTheRunbook(t *testing.T) {
 		}
 		rows.Stop()
 		if found == 0 {
-			t.Errorf("finds nothing:\n%s", block[1])
+			t.Errorf("no rows:\n%s", block[1])
 		}
 	}
 	for _, log := range f.log {
 		if strings.Contains(log.String(), `"error"`) {
-			t.Errorf("the rows were not made: %s", log)
+			t.Errorf("could not create the rows: %s", log)
 		}
 	}
 }
 
-// TestLinksOfTheRunbook: a link that leads nowhere is found before 3 a.m.
-func TestLinksOfTheRunbook(t *testing.T) {
+func TestRunbookLinks(t *testing.T) {
 	t.Parallel()
 	known := anchors(t)
 	links := regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(runbook(t), -1)
@@ -103,13 +100,13 @@ func TestLinksOfTheRunbook(t *testing.T) {
 	}
 	for _, link := range links {
 		if !slices.Contains(known, link[1]) {
-			t.Errorf("#%s leads nowhere", link[1])
+			t.Errorf("no heading for #%s", link[1])
 		}
 	}
 }
 
-// TestLogQueriesOfTheRunbook: each finds some of the lines that the functions log.
-func TestLogQueriesOfTheRunbook(t *testing.T) {
+// TestRunbookLogQueries: each query finds some of the functions' lines.
+func TestRunbookLogQueries(t *testing.T) {
 	t.Parallel()
 	entries := allLines(t)
 	queries := regexp.MustCompile(`logs '([^']+)'`).FindAllStringSubmatch(runbook(t), -1)
@@ -132,7 +129,7 @@ func TestLogQueriesOfTheRunbook(t *testing.T) {
 			}
 		}
 		if !found {
-			t.Errorf("finds nothing: %s", text)
+			t.Errorf("no lines: %s", text)
 		}
 	}
 }

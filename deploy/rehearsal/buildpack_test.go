@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// mainPackage is what the Go buildpack puts beside a function: a program that
-// imports it, and serves what it has registered. This is an equivalent of ours.
+// mainPackage is equivalent to the program that the Go buildpack adds to a function: it
+// imports the function and serves its registered handlers.
 const mainPackage = `package main
 
 import (
@@ -24,13 +24,13 @@ import (
 func main() { log.Fatal(funcframework.Start(os.Getenv("PORT"))) }
 `
 
-// appDir is where the buildpack puts it: in the function's own module.
+// appDir is the buildpack's directory for it, in the function's module.
 const appDir = "functions.local/app"
 
-// buildAsBuildpack builds the function whose source is in dir, as the Go buildpack
-// does: a main package in the function's module, go mod tidy, go build. It returns the
-// program. The buildpack also sets GOPATH and falls back to fetching modules without a
-// proxy; both are left out, so that modules come from this machine's cache.
+// buildAsBuildpack builds the function in dir as the Go buildpack does: a main package
+// in the function's module, go mod tidy, go build. It returns the program. Unlike the
+// buildpack it does not set GOPATH and does not fetch modules without a proxy, so that
+// modules come from this machine's cache.
 func buildAsBuildpack(dir string) (program string, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, appDir), 0o700); err != nil {
 		return "", err
@@ -41,7 +41,7 @@ func buildAsBuildpack(dir string) (program string, err error) {
 	program = filepath.Join(dir, "main")
 	for _, step := range []string{"go mod tidy", "go build -o " + program + " ./" + appDir} {
 		words := strings.Fields(step)
-		cmd := exec.Command(words[0], words[1:]...) //nolint:noctx // it is waited for, whatever becomes of the test
+		cmd := exec.Command(words[0], words[1:]...) //nolint:noctx // the build ends by itself
 		cmd.Dir = dir
 		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
 		if out, err := cmd.CombinedOutput(); err != nil {

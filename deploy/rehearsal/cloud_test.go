@@ -23,12 +23,12 @@ const (
 	projectNumber = "123456789012"
 )
 
-// doc is a resource as the API writes it.
+// doc is a resource in the API's JSON form.
 type doc = map[string]any
 
-// cloud is a Google Cloud project. Spanner and Pub/Sub are their emulators, with what
-// those do not know added here; every other API is a store of resources. A request
-// for something that the scripts do not use is an error of the test.
+// cloud simulates a Google Cloud project. Spanner and Pub/Sub are the emulators, with
+// their missing features added here; every other API is a store of resources. A
+// request that the scripts do not need fails the test.
 type cloud struct {
 	t       *testing.T
 	port    string
@@ -39,16 +39,16 @@ type cloud struct {
 	mu        sync.Mutex
 	docs      map[key]doc
 	policies  map[key]doc
-	roles     map[string][]string // statements about roles, by database
-	known     map[string]bool     // members that policies can name
-	writes    []string            // requests that change something
+	roles     map[string][]string // DDL about roles, by database
+	members   map[string]bool     // members that policies can name
+	writes    []string            // requests that write
 	published int
 }
 
-// key names a resource: its API, and its name without the API's version.
+// key identifies a resource: its API, and its name without the API's version.
 type key struct{ api, name string }
 
-// request is one that gcloud sent.
+// request is a request from gcloud.
 type request struct {
 	key
 	version string
@@ -84,24 +84,24 @@ type failure struct {
 
 func (f failure) Error() string { return f.message }
 
-func notFound(what string) failure {
-	return failure{http.StatusNotFound, "NOT_FOUND", what + " not found"}
+func notFound(name string) failure {
+	return failure{http.StatusNotFound, "NOT_FOUND", name + " not found"}
 }
 
-func exists(what string) failure {
-	return failure{http.StatusConflict, "ALREADY_EXISTS", what + " already exists"}
+func exists(name string) failure {
+	return failure{http.StatusConflict, "ALREADY_EXISTS", name + " already exists"}
 }
 
 func refused(format string, args ...any) failure {
 	return failure{http.StatusBadRequest, "FAILED_PRECONDITION", fmt.Sprintf(format, args...)}
 }
 
-// newCloud starts a project that is empty.
+// newCloud starts an empty project.
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
 	c := &cloud{
 		t: t, docs: map[key]doc{}, policies: map[key]doc{}, roles: map[string][]string{},
-		known: map[string]bool{"user:claims@example.com": true, "group:payouts@example.com": true},
+		members: map[string]bool{"user:claims@example.com": true, "group:payouts@example.com": true},
 	}
 	var err error
 	if c.spanner, err = emulator.StartSpanner(t.Context(), emulator.WithPrivate()); err != nil {
@@ -139,10 +139,10 @@ func (c *cloud) ServeHTTP(w http.ResponseWriter, raw *http.Request) {
 	if r.method != http.MethodGet && r.verb != "getIamPolicy" {
 		c.writes = append(c.writes, r.String())
 	}
-	answer, err := c.answer(r) //nolint:contextcheck // the request has its context with it
+	answer, err := c.answer(r) //nolint:contextcheck // the request carries its context
 	status := http.StatusOK
 	if err != nil {
-		f, is := err.(failure) //nolint:errorlint // ours, never wrapped
+		f, is := err.(failure) //nolint:errorlint // never wrapped
 		if !is {
 			c.t.Errorf("%v: %v", r, err)
 			f = failure{http.StatusBadRequest, "INVALID_ARGUMENT", err.Error()}
@@ -191,7 +191,7 @@ func (c *cloud) answer(r request) (any, error) {
 	return nil, fmt.Errorf("the project has no such method")
 }
 
-// resource is the part that APIs have in common: create, get, list, change, delete.
+// resource has the methods common to all APIs: create, get, list, update, delete.
 func (c *cloud) resource(r request) (any, error) {
 	switch r.method {
 	case http.MethodPost:
@@ -226,8 +226,8 @@ func (c *cloud) resource(r request) (any, error) {
 	return nil, fmt.Errorf("the project has no such method")
 }
 
-// isCollection tells projects/P/secrets from projects/P/secrets/S: names and IDs take
-// turns.
+// isCollection distinguishes projects/P/secrets from projects/P/secrets/S: names and IDs
+// alternate.
 func isCollection(name string) bool { return strings.Count(name, "/")%2 == 0 }
 
 func (c *cloud) create(r request) (any, error) {
@@ -242,7 +242,7 @@ func (c *cloud) create(r request) (any, error) {
 		name, _ := body["name"].(string)
 		id = path.Base(name)
 	}
-	if id == "." { // the API makes an ID of its own
+	if id == "." { // the API generates the ID
 		id = fmt.Sprintf("id-%d", len(c.docs))
 	}
 	at := key{r.api, r.name + "/" + id}
@@ -250,7 +250,7 @@ func (c *cloud) create(r request) (any, error) {
 		return nil, exists(at.name)
 	}
 	body["name"] = at.name
-	if r.api == "logging" { // a metric's name is its ID alone
+	if r.api == "logging" { // a metric's name is its ID
 		body["name"] = id
 	}
 	c.docs[at] = body
@@ -258,7 +258,7 @@ func (c *cloud) create(r request) (any, error) {
 	return body, nil
 }
 
-// stamp gives a new etag to a resource of an API that asks for the latest one.
+// stamp sets a new etag on a resource of an API that checks it.
 func (c *cloud) stamp(d doc) {
 	if _, is := d["displayName"]; is {
 		c.published++
@@ -288,14 +288,14 @@ func (c *cloud) getPolicy(of key) (doc, error) {
 	return doc{"version": 1, "etag": "ZTA="}, nil
 }
 
-// setPolicy takes a policy whose members all exist.
+// setPolicy sets a policy and rejects unknown members.
 func (c *cloud) setPolicy(r request) (doc, error) {
 	policy, _ := r.decode()["policy"].(doc)
 	bindings, _ := policy["bindings"].([]any)
 	for _, binding := range bindings {
 		members, _ := binding.(doc)["members"].([]any)
 		for _, member := range members {
-			if !c.known[member.(string)] {
+			if !c.members[member.(string)] {
 				return nil, failure{http.StatusBadRequest, "INVALID_ARGUMENT", fmt.Sprintf("Service account %s does not exist.", member)}
 			}
 		}
@@ -328,7 +328,7 @@ func (c *cloud) granted(member string) []string {
 	return all
 }
 
-// takeWrites returns the requests that changed something since the last call.
+// takeWrites returns the write requests since the last call.
 func (c *cloud) takeWrites() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -359,7 +359,7 @@ func (c *cloud) servicesAPI(r request) (any, error) {
 		return done("enabled", nil), nil
 	case r.verb == "generateServiceIdentity":
 		email := "service-" + projectNumber + "@gcp-sa-" + strings.TrimSuffix(path.Base(r.name), ".googleapis.com") + ".iam.gserviceaccount.com"
-		c.known["serviceAccount:"+email] = true
+		c.members["serviceAccount:"+email] = true
 		return done("identity", doc{"email": email, "uniqueId": "1"}), nil
 	case r.method == http.MethodGet && strings.HasPrefix(r.name, "operations"):
 		return done(path.Base(r.name), nil), nil
@@ -369,7 +369,7 @@ func (c *cloud) servicesAPI(r request) (any, error) {
 	return nil, fmt.Errorf("the project has no such method")
 }
 
-// done is a long-running operation that has ended.
+// done is a completed long-running operation.
 func done(id string, response doc) doc {
 	if response == nil {
 		response = doc{}
@@ -386,11 +386,11 @@ func (c *cloud) accountsAPI(r request) (any, error) {
 			return nil, exists(email)
 		}
 		c.docs[at] = doc{"name": at.name, "email": email}
-		c.known["serviceAccount:"+email] = true
+		c.members["serviceAccount:"+email] = true
 		return c.docs[at], nil
 	}
 	if r.method == http.MethodDelete {
-		delete(c.known, "serviceAccount:"+path.Base(r.name))
+		delete(c.members, "serviceAccount:"+path.Base(r.name))
 	}
 	if r.method == http.MethodGet && isCollection(r.name) {
 		return doc{"accounts": c.list(r.key)["serviceAccounts"]}, nil
@@ -425,7 +425,7 @@ func (c *cloud) secretsAPI(r request) (any, error) {
 	return c.resource(r)
 }
 
-// forwarded sends a request on to an emulator, with another body.
+// forwarded sends a request to an emulator, with another body unless that is nil.
 func (c *cloud) forwarded(r request, base string, body doc) (doc, error) {
 	text := r.body
 	if body != nil {
@@ -448,7 +448,7 @@ func (c *cloud) forwarded(r request, base string, body doc) (doc, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The Spanner emulator's REST server cannot write the details of "not found".
+	// The Spanner emulator's REST server fails to encode "not found".
 	if response.StatusCode == http.StatusInternalServerError && bytes.Contains(answer, []byte("failed to marshal error message")) {
 		return nil, notFound(r.name)
 	}

@@ -24,7 +24,7 @@ import (
 
 func base64Of(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// token is the bank's; it must never be seen.
+// token is the bank's; it must never appear in output and arguments.
 const token = "t0ken-of-the-bank"
 
 const database = "projects/" + project + "/instances/settleonce/databases/settleonce"
@@ -32,19 +32,19 @@ const database = "projects/" + project + "/instances/settleonce/databases/settle
 // scripts runs the deployment's scripts.
 type scripts struct {
 	root     string // of the project
-	dir      string // of the settings and what is beside them
+	dir      string // with the settings and their files
 	env      []string
 	settings map[string]string
 }
 
-// newScripts is for scripts that find no gcloud that answers.
+// newScripts sets up scripts whose gcloud always fails.
 func newScripts(t *testing.T) *scripts {
 	t.Helper()
 	s := &scripts{root: filepath.Join("..", ".."), dir: t.TempDir(), settings: map[string]string{
 		"PROJECT_ID": project, "PUBLISHERS": "user:claims@example.com", "OPERATORS": "group:payouts@example.com",
 		"BANK_URL": "https://bank.example", "BANK_PROFILE_FILE": "profile.json", "DEFAULT_CURRENCY": "USD",
 		"MONITORING_DIR": "monitoring", "ALERT_CHANNELS": "projects/" + project + "/notificationChannels/1",
-		// As short as they may be: the emulator keeps to them.
+		// The least values: the emulator really waits.
 		"RETRY_MIN": "1s", "RETRY_MAX": "1s",
 	}}
 	s.write(t, "profile.json", `{"name":"b","key_lifetime":"30m","visibility_lag":"20s","reject":[],"not_found":{"empty_list":true}}`)
@@ -71,7 +71,7 @@ func (s *scripts) write(t *testing.T, name, text string) {
 	}
 }
 
-// run runs a script with the settings as they are, and returns what it says.
+// run runs a script with the settings, and returns its output.
 func (s *scripts) run(t *testing.T, stdin, name string, args ...string) (string, error) {
 	t.Helper()
 	var text strings.Builder
@@ -85,12 +85,12 @@ func (s *scripts) run(t *testing.T, stdin, name string, args ...string) (string,
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if strings.Contains(out.String(), token) {
-		t.Errorf("the bank's token is in what %s says:\n%s", name, out.String())
+		t.Errorf("the bank's token is in the output of %s:\n%s", name, out.String())
 	}
 	return out.String(), err
 }
 
-// must is run for a script that has to end well.
+// must is run for a script that has to succeed.
 func (s *scripts) must(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
 	text, err := s.run(t, stdin, name, args...)
@@ -100,7 +100,7 @@ func (s *scripts) must(t *testing.T, stdin, name string, args ...string) string 
 	return text
 }
 
-// refuses is run for a script that has to end with an error that says something.
+// refuses is run for a script that has to fail with want in its output.
 func (s *scripts) refuses(t *testing.T, want, stdin, name string, args ...string) {
 	t.Helper()
 	text, err := s.run(t, stdin, name, args...)
@@ -109,16 +109,15 @@ func (s *scripts) refuses(t *testing.T, want, stdin, name string, args ...string
 	}
 }
 
-// rehearsal is a deployment of a project.
+// rehearsal is a deployment in a project.
 type rehearsal struct {
 	*scripts
 	cloud  *cloud
 	gcloud *gcloud
 }
 
-// TestDeployment goes through a deployment's life, each part in the project that
-// the one before has left.
-func TestDeployment(t *testing.T) {
+// TestDeploymentLifecycle runs its parts one after the other in the same project.
+func TestDeploymentLifecycle(t *testing.T) {
 	t.Parallel()
 	c := newCloud(t)
 	r := &rehearsal{scripts: newScripts(t), cloud: c, gcloud: startGcloud(t, c.port)}
@@ -128,34 +127,34 @@ func TestDeployment(t *testing.T) {
 		test func(*testing.T)
 	}{
 		{"the first run creates everything", r.first},
-		{"each account may do what it has to", r.accounts},
-		{"what is uploaded is what gcloud lists", r.uploaded},
-		{"a payout that is published settles", r.settles},
-		{"doctor finds nothing wrong", r.examined},
+		{"each account has exactly its roles", r.accounts},
+		{"the upload has the files that gcloud lists", r.uploaded},
+		{"a published payout settles", r.settles},
+		{"doctor finds no fault", r.examined},
 		{"the second run changes nothing", r.second},
 		{"a topic or region that changes is refused", r.refusesToMove},
-		{"an upgrade keeps the subscription and what waits in it", r.upgrade},
+		{"an upgrade keeps the subscription and its backlog", r.upgrade},
 		{"teardown keeps the data", r.teardown},
-		{"what was kept is taken up again", r.again},
-		{"teardown with the data leaves nothing", r.teardownWithData},
+		{"a new deployment uses the kept data", r.again},
+		{"teardown with the data leaves no resource", r.teardownWithData},
 		{"no token on a command line", r.noToken},
 	} {
 		if !t.Run(part.name, part.test) {
-			return // what comes after it would fail for the same reason
+			return // the next parts would fail for the same reason
 		}
 	}
 }
 
 func (r *rehearsal) first(t *testing.T) {
-	r.refuses(t, "has no version: say deploy.sh --bank-token FILE", "", "deploy.sh")
+	r.refuses(t, "has no version: run deploy.sh --bank-token FILE", "", "deploy.sh")
 	text := r.must(t, token+"\n", "deploy.sh", "--bank-token", "-")
 	if !changes(text, "creating", "function settle-payout") || !changes(text, "changing", "subscription eventarc-") {
-		t.Errorf("the first run says\n%s", text)
+		t.Errorf("output of the first run\n%s", text)
 	}
 	version := r.cloud.get("secretmanager", "projects/"+project+"/secrets/settleonce-bank-token/versions/1")
 	payload, _ := version["payload"].(doc)
 	if got := payload["data"]; got != base64Of(token) {
-		t.Errorf("the token is stored as %v", got)
+		t.Errorf("stored token %v", got)
 	}
 	function := r.cloud.get("cloudfunctions", "projects/"+project+"/locations/europe-west1/functions/settle-payout")
 	service, _ := function["serviceConfig"].(doc)
@@ -174,7 +173,7 @@ func (r *rehearsal) first(t *testing.T) {
 	r.wantSubscription(t, "settle-payout-000001", "120 604800s 1s 1s payouts-dead-letters 100")
 }
 
-// subscription returns the only subscription that has part in its name.
+// subscription returns the only subscription with part in its name.
 func (r *rehearsal) subscription(t *testing.T, part string) string {
 	t.Helper()
 	list := r.command(t, "pubsub", "subscriptions", "list", "--format=value(name.basename())", "--filter=name~"+part)
@@ -194,7 +193,7 @@ func (r *rehearsal) wantSubscription(t *testing.T, part, want string) {
 	}
 }
 
-// command runs a gcloud command of the test's own.
+// command runs a gcloud command of the test.
 func (r *rehearsal) command(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(r.gcloud.bin, "gcloud"), args...)
@@ -239,14 +238,13 @@ func (r *rehearsal) accounts(t *testing.T) {
 	} {
 		slices.Sort(want)
 		if diff := cmp.Diff(want, r.cloud.granted(member)); diff != "" {
-			t.Errorf("%s may (-want +got):\n%s", member, diff)
+			t.Errorf("roles of %s (-want +got):\n%s", member, diff)
 		}
 	}
 }
 
 func (r *rehearsal) uploaded(t *testing.T) {
-	listed := strings.Fields(r.commandIn(t, filepath.Join("..", ".."), "meta", "list-files-for-upload", "."))
-	slices.Sort(listed)
+	listed := listed(t, filepath.Join("..", ".."))
 	for name, archive := range r.cloud.run.uploads {
 		files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 		if err != nil {
@@ -265,30 +263,14 @@ func (r *rehearsal) uploaded(t *testing.T) {
 	}
 }
 
-// commandIn is command in another directory.
-func (r *rehearsal) commandIn(t *testing.T, dir string, args ...string) string {
-	t.Helper()
-	back, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), filepath.Join(r.gcloud.bin, "gcloud"), args...)
-	cmd.Env, cmd.Dir = r.env, back
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(out)
-}
-
-// publish publishes a payout as a producer does.
+// publish publishes a payout as a producer.
 func (r *rehearsal) publish(t *testing.T, settlement string) {
 	t.Helper()
 	r.command(t, "pubsub", "topics", "publish", "payouts",
 		fmt.Sprintf(`--message={"settlement_id":%q,"account_id":"reserve-claims","amount_cents":4731}`, settlement))
 }
 
-// waitSettled waits until the database holds exactly these settlements.
+// waitSettled waits until the database has exactly these settlements.
 func (r *rehearsal) waitSettled(t *testing.T, want ...string) {
 	t.Helper()
 	client, err := spanner.NewClientWithConfig(t.Context(), database,
@@ -304,7 +286,7 @@ func (r *rehearsal) waitSettled(t *testing.T, want ...string) {
 		}
 		return len(all.Movements) >= len(want)
 	}) {
-		t.Fatalf("%d movements, want %d; the function says\n%s", len(all.Movements), len(want), r.cloud.run.logOf("settle-payout"))
+		t.Fatalf("%d movements, want %d; log of the function\n%s", len(all.Movements), len(want), r.cloud.run.logOf("settle-payout"))
 	}
 	var got []string
 	for _, movement := range all.Movements {
@@ -319,7 +301,7 @@ func (r *rehearsal) waitSettled(t *testing.T, want ...string) {
 	}
 }
 
-// eventually waits until what it is given holds, and reports whether it did.
+// eventually waits until the condition holds, and reports whether it did in time.
 func eventually(t *testing.T, limit time.Duration, holds func() bool) bool {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -340,8 +322,10 @@ func (r *rehearsal) settles(t *testing.T) {
 	r.publish(t, "stl-1")
 	r.waitSettled(t, "stl-1")
 	r.command(t, "pubsub", "topics", "publish", "reconcile", "--message=tick")
-	if !eventually(t, time.Minute, func() bool { return strings.Contains(r.cloud.run.logOf("reconcile-bank"), `"message":"reconciled"`) }) {
-		t.Errorf("ReconcileBank says\n%s", r.cloud.run.logOf("reconcile-bank"))
+	if !eventually(t, time.Minute, func() bool {
+		return strings.Contains(r.cloud.run.logOf("reconcile-bank"), `"message":"reconciler run completed"`)
+	}) {
+		t.Errorf("log of ReconcileBank\n%s", r.cloud.run.logOf("reconcile-bank"))
 	}
 }
 
@@ -349,10 +333,10 @@ func (r *rehearsal) second(t *testing.T) {
 	r.cloud.takeWrites()
 	text := r.must(t, "", "deploy.sh")
 	if !strings.Contains(text, "done: 0 created, 0 changed, ") {
-		t.Errorf("the second run says\n%s", text)
+		t.Errorf("output of the second run\n%s", text)
 	}
 	if writes := r.cloud.takeWrites(); len(writes) > 0 {
-		t.Errorf("the second run changed\n%s", strings.Join(writes, "\n"))
+		t.Errorf("writes of the second run\n%s", strings.Join(writes, "\n"))
 	}
 }
 
@@ -365,7 +349,7 @@ func (r *rehearsal) refusesToMove(t *testing.T) {
 		r.settings[setting] = value
 		r.refuses(t, value, "", "deploy.sh")
 		if writes := r.cloud.takeWrites(); len(writes) > 0 {
-			t.Errorf("%s=%s was refused after\n%s", setting, value, strings.Join(writes, "\n"))
+			t.Errorf("%s=%s was refused after the writes\n%s", setting, value, strings.Join(writes, "\n"))
 		}
 		r.settings[setting] = before
 		if !had {
@@ -376,7 +360,7 @@ func (r *rehearsal) refusesToMove(t *testing.T) {
 
 func (r *rehearsal) upgrade(t *testing.T) {
 	before := r.subscription(t, "settle-payout")
-	r.cloud.run.running["settle-payout"].stop() // so that what is published waits
+	r.cloud.run.running["settle-payout"].stop() // so that the next payout waits
 	r.publish(t, "stl-2")
 	r.cloud.takeWrites()
 	maps.Copy(r.settings, map[string]string{
@@ -391,7 +375,7 @@ func (r *rehearsal) upgrade(t *testing.T) {
 
 	plan := r.must(t, "", "deploy.sh", "--plan", "--bank-token", filepath.Join(r.dir, "new-token"))
 	if writes := r.cloud.takeWrites(); len(writes) > 0 {
-		t.Errorf("the plan changed\n%s", strings.Join(writes, "\n"))
+		t.Errorf("writes of the plan\n%s", strings.Join(writes, "\n"))
 	}
 	done := r.must(t, "", "deploy.sh", "--bank-token", filepath.Join(r.dir, "new-token"))
 	for _, resource := range []string{
@@ -400,7 +384,7 @@ func (r *rehearsal) upgrade(t *testing.T) {
 		"of reconcile-bank", "job reconcile-bank", "metric settleonce_settlements", "dashboard Settle Once", "alert Settle Once: conflicts",
 	} {
 		if !changes(plan, "would change", resource) || !changes(done, "changing", resource) {
-			t.Errorf("%s was not planned, or not changed", resource)
+			t.Errorf("%s is missing in the plan or in the run", resource)
 		}
 	}
 	if t.Failed() {
@@ -419,10 +403,10 @@ func (r *rehearsal) upgrade(t *testing.T) {
 	r.second(t)
 }
 
-// changes reports whether a script says that it does something with a resource.
-func changes(text, what, resource string) bool {
+// changes reports whether a script's output has a line with the verb and the resource.
+func changes(text, verb, resource string) bool {
 	for line := range strings.Lines(text) {
-		if rest, is := strings.CutPrefix(strings.TrimSpace(line), what); is && strings.Contains(rest, resource) {
+		if rest, is := strings.CutPrefix(strings.TrimSpace(line), verb); is && strings.Contains(rest, resource) {
 			return true
 		}
 	}
@@ -432,7 +416,7 @@ func changes(text, what, resource string) bool {
 func (r *rehearsal) teardown(t *testing.T) {
 	r.refuses(t, "nothing was deleted", "yes\n", "teardown.sh")
 	if writes := r.cloud.takeWrites(); len(writes) > 0 {
-		t.Errorf("without the project's name\n%s", strings.Join(writes, "\n"))
+		t.Errorf("writes without a confirmation\n%s", strings.Join(writes, "\n"))
 	}
 	r.must(t, project+"\n", "teardown.sh")
 	r.waitSettled(t, "stl-1", "stl-2")
@@ -447,7 +431,7 @@ func (r *rehearsal) teardown(t *testing.T) {
 	r.wantGone(t, "cloudfunctions", "eventarc", "cloudscheduler", "secretmanager", "iam", "logging", "monitoring")
 }
 
-// wantGone fails for each resource that is left in an API.
+// wantGone fails for each remaining resource of an API.
 func (r *rehearsal) wantGone(t *testing.T, apis ...string) {
 	t.Helper()
 	if policy := r.command(t, "projects", "get-iam-policy", project, "--flatten=bindings[].members", "--format=value(bindings.members)"); policy != "" {
@@ -463,7 +447,7 @@ func (r *rehearsal) wantGone(t *testing.T, apis ...string) {
 }
 
 func (r *rehearsal) again(t *testing.T) {
-	r.settings["MONITORING_DIR"] = "none" // has been seen twice
+	r.settings["MONITORING_DIR"] = "none" // tested twice already
 	r.must(t, token, "deploy.sh", "--bank-token", "-")
 	r.publish(t, "stl-3")
 	r.waitSettled(t, "stl-1", "stl-2", "stl-3")
@@ -484,13 +468,13 @@ func (r *rehearsal) noToken(t *testing.T) {
 	ran := r.gcloud.commands(t)
 	for _, command := range ran {
 		if strings.Contains(strings.Join(command.Args, " "), token) {
-			t.Errorf("the bank's token is on a command line: %q", command.Args)
+			t.Errorf("the bank's token is in the arguments %q", command.Args)
 		}
 	}
-	t.Logf("%d commands of gcloud were run", len(ran))
+	t.Logf("%d gcloud commands", len(ran))
 }
 
-// logOf returns what a function's instance has written.
+// logOf returns the log of a function's instance.
 func (p *platform) logOf(name string) string {
 	p.cloud.mu.Lock()
 	defer p.cloud.mu.Unlock()

@@ -1,15 +1,14 @@
-// Package rehearsal holds the tests of the deployment scripts, which need neither
-// a Google Cloud project nor a network.
+// Package rehearsal tests the deployment scripts without a Google Cloud project and
+// without a network.
 //
-// The scripts run as they are, with the real gcloud. What they talk to is a project
-// made up of the real Spanner and Pub/Sub emulators and, for what has no emulator, a
-// store of resources that behaves as Google's APIs do as far as the scripts can see:
-// creating twice is refused, and so is what names something that is not there. The
-// functions that they deploy are really built from what gcloud uploads, the way the
-// Go buildpack builds them, started with what the deployment says, and put behind
-// their topics.
+// The tests run the scripts unchanged, with the real gcloud, against a simulated
+// project. Spanner and Pub/Sub are the real emulators. For all other APIs a store of
+// resources answers like Google's, as far as the scripts can see: it rejects a second
+// create and a reference to an absent resource. The tests build the deployed functions
+// from gcloud's upload as the Go buildpack does, start them with the deployment's
+// settings and subscribe them to their topics.
 //
-// What this cannot show is what Google's own services do with the requests: whether a
-// role suffices, how long a deployment takes, what an API really prints. Where the
-// project departs from the real one the file that does it says so.
+// The tests do not show how Google's own services handle the requests: whether a role
+// suffices, how long a deployment takes, the exact output of an API. A comment marks
+// each known difference from the real services.
 package rehearsal

@@ -19,9 +19,8 @@ import (
 	"github.com/settleonce/settleonce/internal/doctor"
 )
 
-// examined has doctor read what the scripts have made, through the clients that it
-// uses at Google's. Nothing may be wrong with it, and nothing be left unread; that a
-// rehearsal does not wait between deliveries as long as a deployment is noticed.
+// examined runs doctor on the deployment, with its normal clients. Every check must
+// pass, but for the dead-letter policy: the rehearsal's pauses are too short.
 func (r *rehearsal) examined(t *testing.T) {
 	c := r.cloud
 	findings := doctor.Examine(doctor.Gather(t.Context(), doctor.Target{
@@ -44,7 +43,7 @@ func (r *rehearsal) examined(t *testing.T) {
 	t.Logf("%d checks of doctor", len(findings))
 }
 
-// httpClient is for clients of Google's APIs: it finds the project's under every name.
+// httpClient sends the requests of Google's API clients to the project.
 func (c *cloud) httpClient() *http.Client {
 	return &http.Client{Transport: roundTripper(func(raw *http.Request) (*http.Response, error) {
 		raw = raw.Clone(raw.Context())
@@ -58,17 +57,17 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// grpcOptions are for clients of an emulator that read by gRPC: they are answered as the
-// emulator's REST port is, with what it does not know added.
+// grpcOptions make a gRPC client of an emulator that also sees the features added in
+// cloud.
 func (c *cloud) grpcOptions(address string) []option.ClientOption {
 	return []option.ClientOption{
 		option.WithEndpoint(address), option.WithoutAuthentication(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(c.added)),
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(c.addFeatures)),
 	}
 }
 
-func (c *cloud) added(
+func (c *cloud) addFeatures(
 	ctx context.Context, method string, question, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, options ...grpc.CallOption,
 ) error {
 	if policy, is := answer.(*iampb.Policy); is { // the emulators have none
@@ -90,7 +89,7 @@ func (c *cloud) added(
 	return nil
 }
 
-// kept puts into a resource of Pub/Sub what is kept of it here.
+// kept merges the fields that cloud stores into a resource of Pub/Sub.
 func (c *cloud) kept(in map[key]doc, name string, resource proto.Message) error {
 	c.mu.Lock()
 	text, err := json.Marshal(in[key{"pubsub", name}])

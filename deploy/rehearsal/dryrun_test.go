@@ -8,28 +8,28 @@ import (
 	"testing"
 )
 
-// dryRuns are settings that bring out every command of the scripts.
+// dryRuns are settings that produce every command of the scripts.
 var dryRuns = []struct {
 	name, script string
 	args         []string
 	settings     map[string]string
 }{
 	{name: "everything", script: "deploy.sh"},
-	{name: "no bank, no schema, nobody", script: "deploy.sh", settings: map[string]string{
+	{name: "no bank, schema and members", script: "deploy.sh", settings: map[string]string{
 		"BANK_URL": "", "PAYOUT_SCHEMA": "", "PUBLISHERS": "", "OPERATORS": "", "DEFAULT_CURRENCY": "", "ALERT_CHANNELS": "",
 	}},
 	{name: "teardown", script: "teardown.sh", args: []string{"--with-data"}},
 }
 
-// commandsOf returns the gcloud commands of a dry run, which is a bash script: bash takes
-// it apart.
+// commandsOf returns the gcloud commands of a dry run's output, which it runs as a bash
+// script.
 func commandsOf(t *testing.T, script string) [][]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail")
 	cmd.Stdin = strings.NewReader(`gcloud() { printf '%s\0' "$@" ''; }` + "\n" + script)
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("the dry run is not a script: %v\n%s", err, script)
+		t.Fatalf("the output is no bash script: %v\n%s", err, script)
 	}
 	var commands [][]string
 	for words := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00\x00"), "\x00\x00") {
@@ -38,9 +38,8 @@ func commandsOf(t *testing.T, script string) [][]string {
 	return commands
 }
 
-// TestEveryCommandIsAccepted has gcloud parse every command that the dry runs show: a
-// wrong flag, a missing one or a value that cannot be fails.
-func TestEveryCommandIsAccepted(t *testing.T) {
+// TestGcloudParsesEveryCommand fails for wrong flags, missing flags and invalid values.
+func TestGcloudParsesEveryCommand(t *testing.T) {
 	t.Parallel()
 	g := startGcloud(t, "1")
 	all := map[string][]string{}
@@ -48,11 +47,11 @@ func TestEveryCommandIsAccepted(t *testing.T) {
 		s := newScripts(t)
 		maps.Copy(s.settings, tt.settings)
 		shown := s.must(t, "", tt.script, append([]string{"--dry-run"}, tt.args...)...)
-		// Here gcloud wants to see a number.
+		// gcloud requires a number here.
 		shown = strings.NewReplacer("BANK_TOKEN_VERSION\n", "1\n", ":BANK_TOKEN_VERSION", ":1", ":BANK_PROFILE_VERSION", ":1").Replace(shown)
 		commands := commandsOf(t, shown)
 		if len(commands) < 30 {
-			t.Errorf("%s: %d commands; a dry run has more", tt.name, len(commands))
+			t.Errorf("%s: %d commands, want more", tt.name, len(commands))
 		}
 		for _, command := range commands {
 			all[strings.Join(command, "\x00")] = command
@@ -64,29 +63,28 @@ func TestEveryCommandIsAccepted(t *testing.T) {
 	t.Logf("%d different commands", len(all))
 }
 
-// TestAWrongCommandIsNotAccepted keeps the test above honest.
-func TestAWrongCommandIsNotAccepted(t *testing.T) {
+func TestGcloudRejectsWrongCommands(t *testing.T) {
 	t.Parallel()
 	g := startGcloud(t, "1")
 	for _, wrong := range []string{
-		"pubsub topics create payouts --message-retention=7d",           // no such flag
-		"pubsub topics create payouts --message-retention-duration=7w",  // no such value
-		"pubsub topics make payouts",                                    // no such command
-		"pubsub topics",                                                 // a group of them
-		"spanner databases create",                                      // an argument lacks
-		"functions deploy f --region=r --ingress-settings=private-only", // not one of the choices
+		"pubsub topics create payouts --message-retention=7d",           // unknown flag
+		"pubsub topics create payouts --message-retention-duration=7w",  // invalid value
+		"pubsub topics make payouts",                                    // unknown command
+		"pubsub topics",                                                 // a command group
+		"spanner databases create",                                      // missing argument
+		"functions deploy f --region=r --ingress-settings=private-only", // invalid choice
 	} {
 		if g.parse(t, [][]string{strings.Fields(wrong)}) == "" {
 			t.Errorf("accepted: gcloud %s", wrong)
 		}
 	}
 	if said := g.parse(t, [][]string{strings.Fields("pubsub topics create payouts --message-retention-duration=7d")}); said != "" {
-		t.Errorf("a right command: %s", said)
+		t.Errorf("correct command: %s", said)
 	}
 }
 
-// TestADryRunNeedsNothing has no gcloud that answers: what is on PATH ends with an error.
-func TestADryRunNeedsNothing(t *testing.T) {
+// TestDryRunNeedsNoGcloud runs with a gcloud that always fails.
+func TestDryRunNeedsNoGcloud(t *testing.T) {
 	t.Parallel()
 	s := newScripts(t)
 	text := s.must(t, "", "deploy.sh", "--dry-run")
@@ -103,9 +101,9 @@ func TestADryRunNeedsNothing(t *testing.T) {
 	}
 }
 
-// TestOnlyTheFirstDeploymentNamesTheTrigger is about what must never be in a command that
-// deploys a function again.
-func TestOnlyTheFirstDeploymentNamesTheTrigger(t *testing.T) {
+// TestOnlyFirstDeploymentHasTriggerFlags: trigger flags in a later deployment could replace
+// the trigger, and lose the messages in its subscription.
+func TestOnlyFirstDeploymentHasTriggerFlags(t *testing.T) {
 	t.Parallel()
 	text := newScripts(t).must(t, "", "deploy.sh", "--dry-run")
 	var named, unnamed int
@@ -120,6 +118,6 @@ func TestOnlyTheFirstDeploymentNamesTheTrigger(t *testing.T) {
 		}
 	}
 	if named != 2 || unnamed != 2 {
-		t.Errorf("%d commands name the trigger and %d do not, want 2 and 2", named, unnamed)
+		t.Errorf("%d commands with trigger flags and %d without, want 2 and 2", named, unnamed)
 	}
 }

@@ -10,8 +10,9 @@ import (
 	"strings"
 )
 
-// spannerAPI is the Spanner emulator, with what it does not know: an instance's place,
-// edition and changes, deletion protection, backup schedules and database roles.
+// spannerAPI is the Spanner emulator, with its missing features: an instance's
+// configuration, edition and updates, deletion protection, backup schedules and
+// database roles.
 func (c *cloud) spannerAPI(r request) (any, error) {
 	base := c.spanner.REST
 	kind := path.Base(path.Dir(r.name))
@@ -67,14 +68,14 @@ func (c *cloud) spannerAPI(r request) (any, error) {
 	return answer, err
 }
 
-// endedOperation is an operation that was done here and not by the emulator.
+// endedOperation is the ID of an operation that ran here and not in the emulator.
 const endedOperation = "ended"
 
 func ended(of string) doc {
 	return doc{"name": of + "/operations/" + endedOperation, "done": true, "response": doc{"name": of}}
 }
 
-// extra is what is kept here of a resource in an emulator.
+// extra returns the fields that cloud stores for a resource of an emulator.
 func (c *cloud) extra(of key) doc {
 	if c.docs[of] == nil {
 		c.docs[of] = doc{}
@@ -134,8 +135,8 @@ func (c *cloud) versionRetention(r request, base string) (string, error) {
 	return "1h", err // Spanner's default
 }
 
-// pubsubAPI is the Pub/Sub emulator, with message schemas, which it has for Avro and
-// gRPC only: they are kept and not enforced.
+// pubsubAPI is the Pub/Sub emulator, with message schemas. The emulator has them for
+// Avro and over gRPC only; cloud stores them and does not enforce them.
 func (c *cloud) pubsubAPI(r request) (any, error) {
 	base := "http://" + c.pubsub.Host
 	switch {
@@ -185,9 +186,9 @@ func (c *cloud) topicsAPI(r request, base string) (any, error) {
 	return answer, err
 }
 
-// subscriptionsAPI keeps two things here: the retention, of which the emulator still
-// allows 7 days only where Pub/Sub allows 31, and the expiration policy, which it does
-// not change.
+// subscriptionsAPI stores two fields here: the retention, because the emulator allows 7
+// days where Pub/Sub allows 31, and the expiration policy, which the emulator cannot
+// update.
 func (c *cloud) subscriptionsAPI(r request, base string) (any, error) {
 	kept := c.extra(r.key)
 	body := r.decode()

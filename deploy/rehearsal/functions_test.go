@@ -21,14 +21,14 @@ import (
 	"time"
 )
 
-// platform is Cloud Functions with Cloud Build, Cloud Run and Eventarc: it builds what is
-// uploaded, runs it, and has the trigger's subscription push to it.
+// platform simulates Cloud Functions, Cloud Build, Cloud Run and Eventarc: it builds the
+// uploaded source, runs the program and subscribes it to the trigger's topic.
 type platform struct {
 	t        *testing.T
 	cloud    *cloud
 	dir      string
 	uploads  map[string][]byte // zip files, by name
-	programs map[string]string // what they were built into, by digest
+	programs map[string]string // built programs, by digest of the source
 	running  map[string]*process
 	triggers int
 }
@@ -58,7 +58,7 @@ func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
 	select {
 	case <-p.done:
-	case <-time.After(10 * time.Second): // as long as the platform waits
+	case <-time.After(10 * time.Second): // Cloud Run's limit
 		_ = p.cmd.Process.Kill()
 		<-p.done
 	}
@@ -70,8 +70,8 @@ func (p *platform) upload(name string, text []byte) error {
 	return nil
 }
 
-// functionsAPI is the API of Cloud Functions. The trigger's resource goes to
-// Eventarc's store and its subscription to the Pub/Sub emulator.
+// functionsAPI is the Cloud Functions API. It creates the trigger in Eventarc's store and
+// its subscription in the Pub/Sub emulator.
 func (c *cloud) functionsAPI(r request) (any, error) {
 	switch {
 	case r.version == "v1": // functions of the first generation
@@ -122,7 +122,7 @@ func (c *cloud) createFunction(r request) (any, error) {
 	service["service"] = strings.Replace(name, "/functions/", "/services/", 1)
 	trigger, is := function["eventTrigger"].(doc)
 	if !is {
-		return nil, refused("a function without a trigger is not one of ours")
+		return nil, refused("function %s has no trigger", name)
 	}
 	if err := c.deploy(function); err != nil {
 		return nil, err
@@ -134,8 +134,8 @@ func (c *cloud) createFunction(r request) (any, error) {
 	return operation(name), nil
 }
 
-// operation is what Cloud Functions answers to a change of a function, and to the
-// question what became of the operation: here it has always ended.
+// operation is the API's answer to a change of a function and to a request for the
+// operation, which has always ended here.
 func operation(name string) doc {
 	return doc{
 		"name": path.Dir(path.Dir(name)) + "/operations/" + path.Base(name), "done": true, "response": doc{},
@@ -143,9 +143,9 @@ func operation(name string) doc {
 	}
 }
 
-// updateFunction changes the fields that the mask names. A mask that names the whole
-// trigger makes a new one, with a new subscription: the real service may keep the old
-// one when nothing has changed, which nobody should count on.
+// updateFunction changes the fields in the mask. A mask with the whole trigger creates a
+// new one with a new subscription; the real service may keep an unchanged one, but
+// does not promise it.
 func (c *cloud) updateFunction(r request) (any, error) {
 	function, is := c.docs[r.key]
 	if !is {
@@ -203,8 +203,7 @@ func camel(name string) string {
 	return strings.Join(words, "")
 }
 
-// createTrigger does what Eventarc does: a trigger, and a subscription with Eventarc's
-// own defaults.
+// createTrigger creates a trigger and a subscription with Eventarc's defaults.
 func (c *cloud) createTrigger(r request, function, trigger doc) error {
 	service, _ := function["serviceConfig"].(doc)
 	name, _ := service["service"].(string)
@@ -235,7 +234,7 @@ func (c *cloud) subscriptionOf(trigger string) string {
 	return name
 }
 
-// pushTo directs the subscription that is there to the new instance.
+// pushTo changes the existing subscription to push to the new instance.
 func (c *cloud) pushTo(r request, function doc) error {
 	trigger, _ := function["eventTrigger"].(doc)
 	name, _ := trigger["trigger"].(string)
@@ -243,7 +242,7 @@ func (c *cloud) pushTo(r request, function doc) error {
 	return c.pubsubDo(r, http.MethodPost, c.subscriptionOf(name)+":modifyPushConfig", function)
 }
 
-// pubsubDo asks the Pub/Sub emulator for something.
+// pubsubDo sends a request to the Pub/Sub emulator.
 func (c *cloud) pubsubDo(r request, method, name string, body doc) error {
 	inner := request{key: key{"pubsub", name}, method: method, raw: r.raw.Clone(r.raw.Context())}
 	inner.raw.URL.Path, inner.raw.URL.RawQuery = "/v1/"+name, ""
@@ -251,12 +250,12 @@ func (c *cloud) pubsubDo(r request, method, name string, body doc) error {
 	return err
 }
 
-// deploy builds a function and starts an instance in the place of the one that runs.
+// deploy builds a function and replaces its running instance.
 func (c *cloud) deploy(function doc) error {
 	build, _ := function["buildConfig"].(doc)
 	service, _ := function["serviceConfig"].(doc)
 	for _, account := range []any{service["serviceAccountEmail"], path.Base(fmt.Sprint(build["serviceAccount"]))} {
-		if !c.known[fmt.Sprintf("serviceAccount:%s", account)] {
+		if !c.members[fmt.Sprintf("serviceAccount:%s", account)] {
 			return refused("Service account %s does not exist.", account)
 		}
 	}
@@ -271,7 +270,7 @@ func (c *cloud) deploy(function doc) error {
 	return c.run.start(path.Base(fmt.Sprint(function["name"])), program, environment)
 }
 
-// environment is what the platform gives an instance, and SPANNER_EMULATOR_HOST.
+// environment returns an instance's environment, with SPANNER_EMULATOR_HOST.
 func (c *cloud) environment(function, service, build doc) ([]string, error) {
 	environment := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
@@ -285,7 +284,7 @@ func (c *cloud) environment(function, service, build doc) ([]string, error) {
 	variables, _ := service["environmentVariables"].(doc)
 	for name, value := range variables {
 		text := fmt.Sprint(value)
-		if file, is := mounted[text]; is { // a file of the instance is one of this machine here
+		if file, is := mounted[text]; is { // a mounted path is a local file here
 			text = file
 		}
 		environment = append(environment, name+"="+text)
@@ -302,8 +301,7 @@ func (c *cloud) environment(function, service, build doc) ([]string, error) {
 	return environment, nil
 }
 
-// mount writes secret volumes to files, and returns their names by the paths that
-// they have in an instance.
+// mount writes secret volumes to files, and returns the files by mount path.
 func (c *cloud) mount(service doc) (map[string]string, error) {
 	mounted := map[string]string{}
 	volumes, _ := service["secretVolumes"].([]any)
@@ -326,7 +324,7 @@ func (c *cloud) mount(service doc) (map[string]string, error) {
 	return mounted, nil
 }
 
-// secret reads a version of a secret, if the function's account may.
+// secret reads a version of a secret with the rights of the function's account.
 func (c *cloud) secret(service doc, secret, version any) (string, error) {
 	name := fmt.Sprintf("projects/%s/secrets/%s", project, path.Base(fmt.Sprint(secret)))
 	stored, is := c.docs[key{"secretmanager", fmt.Sprintf("%s/versions/%v", name, version)}]
@@ -335,26 +333,26 @@ func (c *cloud) secret(service doc, secret, version any) (string, error) {
 	}
 	policy := fmt.Sprint(c.policies[key{"secretmanager", name}])
 	if !strings.Contains(policy, "secretmanager.secretAccessor") || !strings.Contains(policy, fmt.Sprint(service["serviceAccountEmail"])) {
-		return "", refused("%s may not read secret %s", service["serviceAccountEmail"], name)
+		return "", refused("%s has no right to read secret %s", service["serviceAccountEmail"], name)
 	}
 	payload, _ := stored["payload"].(doc)
 	value, err := base64.StdEncoding.DecodeString(fmt.Sprint(payload["data"]))
 	return string(value), err
 }
 
-// built returns the program that the uploaded source is built into.
+// built returns the program built from exactly the uploaded files.
 func (p *platform) built(build doc) (string, error) {
 	source, _ := build["source"].(doc)
 	storage, _ := source["storageSource"].(doc)
 	archive, is := p.uploads[fmt.Sprint(storage["object"])]
 	if !is {
-		return "", fmt.Errorf("nothing was uploaded as %v", storage["object"])
+		return "", fmt.Errorf("no upload %v", storage["object"])
 	}
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
 		return "", err
 	}
-	// The archive differs from upload to upload by its times.
+	// Not of the archive, which has the times of its files.
 	sum := sha256.New()
 	dir := filepath.Join(p.dir, fmt.Sprint(storage["object"]))
 	for _, file := range files.File {
@@ -389,16 +387,16 @@ func unpack(file *zip.File, dir string, sum io.Writer) error {
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintln(sum, file.Name, len(text)) // a hash takes everything
+	_, _ = fmt.Fprintln(sum, file.Name, len(text)) // a hash never fails
 	_, _ = sum.Write(text)
-	to := filepath.Join(dir, file.Name) //nolint:gosec // looked at above
+	to := filepath.Join(dir, file.Name) //nolint:gosec // checked above
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return err
 	}
 	return os.WriteFile(to, text, 0o600)
 }
 
-// start runs a program as the function's instance and ends the one before it.
+// start runs a program as the function's instance and stops the previous one.
 func (p *platform) start(name, program string, environment []string) error {
 	started, err := launch(p.dir, name, program, environment)
 	if err != nil {
@@ -411,7 +409,7 @@ func (p *platform) start(name, program string, environment []string) error {
 	return nil
 }
 
-// launch starts a program with a port of its own and waits until it listens.
+// launch starts a program on a free port and waits until it listens.
 func launch(dir, name, program string, environment []string) (*process, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
 	if err != nil {
@@ -420,7 +418,7 @@ func launch(dir, name, program string, environment []string) (*process, error) {
 	address := listener.Addr().String()
 	_ = listener.Close()
 	_, port, _ := net.SplitHostPort(address)
-	p := &process{cmd: exec.Command(program), url: "http://" + address + "/", done: make(chan struct{})} //nolint:noctx // stopped by the clean-up
+	p := &process{cmd: exec.Command(program), url: "http://" + address + "/", done: make(chan struct{})} //nolint:noctx // the cleanup stops it
 	if p.log, err = os.CreateTemp(dir, name+"-*.log"); err != nil {
 		return nil, err
 	}
@@ -430,7 +428,7 @@ func launch(dir, name, program string, environment []string) (*process, error) {
 		return nil, err
 	}
 	go func() {
-		_ = p.cmd.Wait() // how it ends is seen in its log
+		_ = p.cmd.Wait() // the log has the reason of its end
 		close(p.done)
 	}()
 	tick := time.NewTicker(time.Millisecond)
@@ -445,7 +443,7 @@ func launch(dir, name, program string, environment []string) (*process, error) {
 			p.stop()
 			return nil, refused("the container does not listen on the port")
 		case <-tick.C:
-			if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil { //nolint:noctx // it has a limit of its own
+			if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil { //nolint:noctx // it has a timeout
 				return p, conn.Close()
 			}
 		}

@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// socketVariable tells the gcloud on PATH, which is this test binary under another
-// name, where the gcloud server is.
+// socketVariable has the socket of the gcloud server, for the gcloud on PATH, which is
+// this test binary under another name.
 const socketVariable = "REHEARSAL_GCLOUD"
 
 func TestMain(m *testing.M) {
@@ -34,8 +34,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// forward has the server run a gcloud command with this process's streams, and
-// returns its exit code.
+// forward makes the server run a gcloud command with this process's streams, and
+// returns the exit code.
 func forward(args []string) (int, error) {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -63,7 +63,7 @@ func ask(socket string, request map[string]any, stderr *os.File) (int, error) {
 	}
 	streams := syscall.UnixRights(int(os.Stdin.Fd()), int(os.Stdout.Fd()), int(stderr.Fd()))
 	sent, _, err := conn.WriteMsgUnix(append(text, '\n'), streams, nil)
-	if err == nil { // the rest of what is long
+	if err == nil { // WriteMsgUnix may write less than all
 		_, err = conn.Write(append(text, '\n')[sent:])
 	}
 	if err != nil {
@@ -76,7 +76,7 @@ func ask(socket string, request map[string]any, stderr *os.File) (int, error) {
 	return strconv.Atoi(string(answer))
 }
 
-// parse has gcloud parse commands, and returns what it says of those that are none.
+// parse makes gcloud parse commands, and returns its errors.
 func (g *gcloud) parse(t *testing.T, commands [][]string) string {
 	t.Helper()
 	said, err := os.Create(filepath.Join(t.TempDir(), "said"))
@@ -99,7 +99,7 @@ func (g *gcloud) parse(t *testing.T, commands [][]string) string {
 	return string(text)
 }
 
-// sdk is the Google Cloud CLI that is installed, and the Python that it runs on.
+// sdk is the installed Google Cloud CLI, and its Python.
 type sdk struct{ root, python string }
 
 var findSDK = sync.OnceValues(func() (sdk, error) {
@@ -112,23 +112,23 @@ var findSDK = sync.OnceValues(func() (sdk, error) {
 	return sdk{root, python}, nil
 })
 
-// gcloud is the real gcloud, kept loaded by testdata/gcloud_server.py, and talking to
-// a cloud of ours.
+// gcloud is the real gcloud, loaded once by testdata/gcloud_server.py, with a cloud as its
+// project.
 type gcloud struct {
 	bin    string   // directory with the command, for PATH
 	socket string   // of the server
-	log    string   // what was run
-	env    []string // for what calls the command
+	log    string   // file with all commands
+	env    []string // for programs that call the command
 }
 
-// apis are those that the scripts use, by gcloud's names.
+// apis are the APIs of the scripts, by gcloud's names.
 var apis = []string{
 	"artifactregistry", "cloudbuild", "cloudfunctions", "cloudresourcemanager", "cloudscheduler", "eventarc", "iam", "logging",
 	"monitoring", "pubsub", "run", "secretmanager", "serviceusage", "spanner", "storage",
 }
 
-// startGcloud starts it. Requests go to http://API.localhost:PORT, whose name the server
-// resolves to this machine.
+// startGcloud starts a gcloud whose requests go to http://API.localhost:PORT. The server
+// resolves that name to this machine.
 func startGcloud(t *testing.T, port string) *gcloud {
 	t.Helper()
 	installed, err := findSDK()
@@ -161,7 +161,7 @@ func startGcloud(t *testing.T, port string) *gcloud {
 	for _, api := range apis {
 		settings = append(settings, fmt.Sprintf("CLOUDSDK_API_ENDPOINT_OVERRIDES_%s=http://%s.localhost:%s/", strings.ToUpper(api), api, port))
 	}
-	//nolint:noctx // ended by the end of its input, in the clean-up
+	//nolint:noctx // the cleanup closes its standard input
 	server := exec.Command(installed.python, "-S", filepath.Join("testdata", "gcloud_server.py"), installed.root, g.socket, g.log)
 	server.Env = append(withoutGcloud(os.Environ()), settings...)
 	server.Stderr = os.Stderr
@@ -186,20 +186,20 @@ func startGcloud(t *testing.T, port string) *gcloud {
 	return g
 }
 
-// withoutGcloud leaves out what would direct gcloud somewhere else.
+// withoutGcloud removes the variables that would configure gcloud or bash.
 func withoutGcloud(environment []string) []string {
 	return slices.DeleteFunc(slices.Clone(environment), func(variable string) bool {
 		return strings.HasPrefix(variable, "CLOUDSDK_") || strings.HasPrefix(variable, "BASH_ENV=")
 	})
 }
 
-// command is one that was run.
+// command is an executed command.
 type command struct {
 	Args []string `json:"args"`
 	Code int      `json:"code"`
 }
 
-// commands returns what was run so far.
+// commands returns the executed commands.
 func (g *gcloud) commands(t *testing.T) []command {
 	t.Helper()
 	text, err := os.ReadFile(g.log)

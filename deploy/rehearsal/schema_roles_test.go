@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// defined runs the list of what DDL defines, or with have of what it lacks.
+// defined returns the output of ddl.awk for a DDL.
 func defined(t *testing.T, have, ddl string) []string {
 	t.Helper()
 	args := []string{"-f", "../lib/ddl.awk"}
@@ -31,9 +31,8 @@ func defined(t *testing.T, have, ddl string) []string {
 	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' })
 }
 
-// TestSchemaGrantsAreComparedByColumn: Spanner may write a grant out in another way
-// than the file does.
-func TestSchemaGrantsAreComparedByColumn(t *testing.T) {
+// TestGrantsAreComparedByColumn: Spanner may print a grant in another form than the file.
+func TestGrantsAreComparedByColumn(t *testing.T) {
 	t.Parallel()
 	const asked = "GRANT SELECT(a, b), INSERT,\n  UPDATE (a) ON TABLE t TO ROLE r; -- why"
 	got := defined(t, "", asked)
@@ -50,7 +49,7 @@ func TestSchemaGrantsAreComparedByColumn(t *testing.T) {
 	}
 	all := strings.Join(defined(t, "", "GRANT UPDATE(a) ON TABLE `t` TO ROLE `r`; GRANT INSERT, SELECT(b,a) ON TABLE t TO ROLE r"), "\n")
 	if lacking := defined(t, all, asked); len(lacking) != 0 {
-		t.Errorf("lacking %q, want nothing", lacking)
+		t.Errorf("lacking %q, want none", lacking)
 	}
 	without := strings.Replace(all, "SELECT(b)", "SELECT(c)", 1)
 	if lacking := defined(t, without, asked); len(lacking) != 1 || lacking[0] != "GRANT SELECT(a, b), INSERT, UPDATE (a) ON TABLE t TO ROLE r;" {
@@ -58,9 +57,9 @@ func TestSchemaGrantsAreComparedByColumn(t *testing.T) {
 	}
 }
 
-// TestSchemaRoleOfOperatorsIsNarrow: an operator changes columns and no whole row, and
-// of an instruction neither when it was created nor anything of another table.
-func TestSchemaRoleOfOperatorsIsNarrow(t *testing.T) {
+// TestOperatorRoleUpdatesOnlyColumns: the operator has no update right on a whole table, nor
+// on a derived column, a creation time or a message.
+func TestOperatorRoleUpdatesOnlyColumns(t *testing.T) {
 	t.Parallel()
 	ddl, err := os.ReadFile("../database_roles.sql")
 	if err != nil {
@@ -75,10 +74,10 @@ func TestSchemaRoleOfOperatorsIsNarrow(t *testing.T) {
 		changes++
 		match := column.FindStringSubmatch(line)
 		if match == nil || strings.HasSuffix(match[1], "_shard") || match[1] == "created_at" || match[1] == "data" || match[1] == "payload" || match[1] == "deliveries" {
-			t.Errorf("%s: wider than what settlectl writes", line)
+			t.Errorf("%s: settlectl does not write it", line)
 		}
 	}
 	if changes == 0 {
-		t.Error("the operator may change nothing")
+		t.Error("the operator has no update right")
 	}
 }

@@ -24,24 +24,23 @@ func payoutMessage(t *testing.T) protoreflect.MessageDescriptor {
 		t.Fatal(err)
 	}
 	messages := files[0].Messages()
-	if messages.Len() != 1 { // Pub/Sub wants exactly one
+	if messages.Len() != 1 { // Pub/Sub requires exactly one
 		t.Fatalf("%d messages in the schema", messages.Len())
 	}
 	return messages.Get(0)
 }
 
-// takes reports whether Pub/Sub would take a message under the schema. Go's reader of
-// JSON stands in for Pub/Sub's, which the emulator does not have.
-func takes(message protoreflect.MessageDescriptor, data []byte) bool {
+// accepts reports whether Pub/Sub would accept a message with the schema. protojson
+// replaces Pub/Sub's parser, which the emulator does not have.
+func accepts(message protoreflect.MessageDescriptor, data []byte) bool {
 	return protojson.Unmarshal(data, dynamicpb.NewMessage(message)) == nil
 }
 
-// TestTheSchemaTakesWhatTheFunctionSettles makes sure that the schema stands in no
-// payout's way, with the messages that the function's own decoding is tested with.
-func TestTheSchemaTakesWhatTheFunctionSettles(t *testing.T) {
+// TestSchemaAcceptsEveryPayout uses the test cases of the function's decoder.
+func TestSchemaAcceptsEveryPayout(t *testing.T) {
 	t.Parallel()
 	message := payoutMessage(t)
-	text, err := os.ReadFile(filepath.Join("..", "..", "internal", "settle", "testdata", "payout_messages.jsonl"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "internal", "settle", "payout", "testdata", "payout_messages.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,24 +55,23 @@ func TestTheSchemaTakesWhatTheFunctionSettles(t *testing.T) {
 			t.Fatal(err)
 		}
 		total++
-		taken := takes(message, c.Data)
+		accepted := accepts(message, c.Data)
 		switch {
-		case c.Verdict == "payout" && !taken:
-			t.Errorf("%s: the function settles %s, and the schema does not take it", c.Name, c.Data)
+		case c.Verdict == "payout" && !accepted:
+			t.Errorf("%s: the function settles %s, and the schema rejects it", c.Name, c.Data)
 		case c.Verdict == "payout":
 			settled++
-		case !taken:
+		case !accepted:
 			refused++
 		}
 	}
 	if settled == 0 {
 		t.Error("no message was settled")
 	}
-	t.Logf("of %d messages that cannot be payouts Pub/Sub refuses %d; the others go into quarantine", total-settled, refused)
+	t.Logf("Pub/Sub rejects %[2]d of %[1]d malformed messages; the function quarantines the others", total-settled, refused)
 }
 
-// TestWhatTheSchemaRefuses shows that it does enforce something.
-func TestWhatTheSchemaRefuses(t *testing.T) {
+func TestSchemaRejectsMalformedMessages(t *testing.T) {
 	t.Parallel()
 	message := payoutMessage(t)
 	for name, data := range map[string]string{
@@ -83,23 +81,22 @@ func TestWhatTheSchemaRefuses(t *testing.T) {
 		"another member":    `{"settlement_id":"s","account_id":"a","amount_cents":4,"fee":1}`,
 		"metadata of lists": `{"settlement_id":"s","account_id":"a","amount_cents":4,"metadata":{"a":[]}}`,
 		"not JSON":          `settle this`,
-		"nothing":           ``,
+		"empty":             ``,
 	} {
-		if takes(message, []byte(data)) {
-			t.Errorf("%s is taken: %s", name, data)
+		if accepts(message, []byte(data)) {
+			t.Errorf("%s is accepted: %s", name, data)
 		}
 	}
 }
 
-// TestTheSchemasAgree compares the members with those of the function's own decoding.
-func TestTheSchemasAgree(t *testing.T) {
+func TestDecoderKnowsEverySchemaMember(t *testing.T) {
 	t.Parallel()
 	fields := payoutMessage(t).Fields()
 	for i := range fields.Len() {
 		field := fields.Get(i)
 		value := map[string]any{"settlement_id": "s", "account_id": "a", "amount_cents": 1}
 		switch name := string(field.Name()); name {
-		case "settlement_id", "account_id", "amount_cents": // there already
+		case "settlement_id", "account_id", "amount_cents": // in the message already
 			if field.Cardinality() != protoreflect.Required {
 				t.Errorf("%s is not required", name)
 			}
@@ -115,7 +112,7 @@ func TestTheSchemasAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := payout.Decode(data, "USD"); err != nil {
-			t.Errorf("the function does not know %s: %v", field.Name(), err)
+			t.Errorf("the function rejects %s: %v", field.Name(), err)
 		}
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// TestSettingsThatCannotWorkAreRefused also shows that they are refused before gcloud
-// is called: the one on PATH fails.
-func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+// TestInvalidSettingsAreRejected also shows that no script calls gcloud before: the gcloud
+// on PATH fails.
+func TestInvalidSettingsAreRejected(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ setting, value, want string }{
 		{"PROJECT_ID", "", "PROJECT_ID is ''; expected the ID of a project"},
-		{"REGION", "Europe", "REGION is 'Europe'; expected a region"},
+		{"REGION", "Europe", "REGION is 'Europe'; expected a region such as"},
 		{"SPANNER_DATABASE", "Payouts", "SPANNER_DATABASE is 'Payouts'"},
 		{"SPANNER_DATABASE", "d' DROP", "SPANNER_DATABASE is 'd' DROP'"},
 		{"SETTLE_FUNCTION", "settle_payout", "SETTLE_FUNCTION is 'settle_payout'"},
@@ -23,7 +23,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"LOG_LEVEL", "TRACE", "LOG_LEVEL is 'TRACE'"},
 		{"BANK_URL", "http://bank.example", "BANK_URL is 'http://bank.example'; expected an https URL"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318", "OTEL_EXPORTER_OTLP_ENDPOINT is 'http://localhost:4318'; expected an https URL"},
-		{"BANK_PROFILE_FILE", "none.json", "there is no file"},
+		{"BANK_PROFILE_FILE", "none.json", "BANK_PROFILE_FILE: no file"},
 		{"SETTLE_TIMEOUT", "25", "SETTLE_TIMEOUT is '25'; expected a number with s, m, h or d"},
 		{"SETTLE_TIMEOUT", "9s", "SETTLE_TIMEOUT is 9s; expected 10s to 9m"},
 		{"MAX_DELIVERY_ATTEMPTS", "4", "MAX_DELIVERY_ATTEMPTS is 4; expected 5 to 100"},
@@ -38,15 +38,15 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"RECONCILE_CPU", "1000m", "RECONCILE_CPU is '1000m'; expected"},
 		{"RECONCILE_CPU", "0.0", "RECONCILE_CPU is 0.0; expected at least 0.08"},
 		{"RECONCILE_CPU", "0.079", "RECONCILE_CPU is 0.079; expected at least 0.08"},
-		{"SETTLE_CPU", "0.5", "SETTLE_CPU is 0.5 and SETTLE_CONCURRENCY 32; with less than one CPU it has to be 1"},
-		{"SETTLE_CPU", "0.499", "SETTLE_CPU is 0.499 and SETTLE_MEMORY 2Gi; with so much CPU there are 128Mi to 512Mi"},
-		{"SETTLE_CPU", "0.999", "SETTLE_CPU is 0.999 and SETTLE_MEMORY 2Gi; with so much CPU there are 128Mi to 1024Mi"},
-		{"RECONCILE_MEMORY", "32Gi", "RECONCILE_CPU is 1 and RECONCILE_MEMORY 32Gi; with so much CPU there are 128Mi to 4096Mi"},
-		{"SETTLE_CPU", "6", "SETTLE_CPU is 6 and SETTLE_MEMORY 2Gi; with so much CPU there are 4096Mi to 24576Mi"},
-		{"RECONCILE_CPU", "4", "RECONCILE_CPU is 4 and RECONCILE_MEMORY 512Mi; with so much CPU there are 2048Mi to 16384Mi"},
-		{"RECONCILE_MEMORY", "4097Mi", "RECONCILE_CPU is 1 and RECONCILE_MEMORY 4097Mi; with so much CPU there are 128Mi to 4096Mi"},
-		{"SETTLE_MEMORY", "5Gi", "SETTLE_CPU is 1 and SETTLE_MEMORY 5Gi; with so much CPU there are 128Mi to 4096Mi"},
-		{"RUNTIME", "nodejs22", "RUNTIME is 'nodejs22'; expected a runtime of Go"},
+		{"SETTLE_CPU", "0.5", "SETTLE_CPU is 0.5 and SETTLE_CONCURRENCY 32; less than one CPU needs 1"},
+		{"SETTLE_CPU", "0.499", "SETTLE_CPU is 0.499 and SETTLE_MEMORY 2Gi; this CPU allows 128Mi to 512Mi"},
+		{"SETTLE_CPU", "0.999", "SETTLE_CPU is 0.999 and SETTLE_MEMORY 2Gi; this CPU allows 128Mi to 1024Mi"},
+		{"RECONCILE_MEMORY", "32Gi", "RECONCILE_CPU is 1 and RECONCILE_MEMORY 32Gi; this CPU allows 128Mi to 4096Mi"},
+		{"SETTLE_CPU", "6", "SETTLE_CPU is 6 and SETTLE_MEMORY 2Gi; this CPU allows 4096Mi to 24576Mi"},
+		{"RECONCILE_CPU", "4", "RECONCILE_CPU is 4 and RECONCILE_MEMORY 512Mi; this CPU allows 2048Mi to 16384Mi"},
+		{"RECONCILE_MEMORY", "4097Mi", "RECONCILE_CPU is 1 and RECONCILE_MEMORY 4097Mi; this CPU allows 128Mi to 4096Mi"},
+		{"SETTLE_MEMORY", "5Gi", "SETTLE_CPU is 1 and SETTLE_MEMORY 5Gi; this CPU allows 128Mi to 4096Mi"},
+		{"RUNTIME", "nodejs22", "RUNTIME is 'nodejs22'; expected a Go runtime"},
 		{"RUNTIME", "go108", "RUNTIME is go108; go.mod needs"},
 		{"RUNTIME", "go125", "RUNTIME is go125; go.mod needs go126 or later"},
 		{"RECONCILE_CRON", "", "RECONCILE_CRON is ''; expected cron's five fields"},
@@ -54,7 +54,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"RECONCILE_CRON", "every 1 minutes of every hour", "RECONCILE_CRON is 'every 1 minutes of every hour'"},
 		{"SPANNER_BACKUP_CRON", "0 3 * * * *", "SPANNER_BACKUP_CRON is '0 3 * * * *'; expected cron's five fields"},
 		{"SPANNER_BACKUP_CRON", "@daily", "SPANNER_BACKUP_CRON is '@daily'"},
-		{"SPANNER_CONFIG", "europe-west1", "SPANNER_CONFIG is 'europe-west1'; expected the configuration of an instance"},
+		{"SPANNER_CONFIG", "europe-west1", "SPANNER_CONFIG is 'europe-west1'; expected an instance configuration"},
 		{"SPANNER_CONFIG", "regional-", "SPANNER_CONFIG is 'regional-'"},
 		{"SPANNER_CONFIG", "nam3", "SPANNER_CONFIG is nam3 and SPANNER_EDITION STANDARD; it needs ENTERPRISE_PLUS"},
 		{"SPANNER_CONFIG", "custom-mine", "SPANNER_CONFIG is custom-mine and SPANNER_EDITION STANDARD; it needs ENTERPRISE or ENTERPRISE_PLUS"},
@@ -63,8 +63,8 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"SPANNER_PROCESSING_UNITS", "150", "SPANNER_PROCESSING_UNITS is '150'; expected 100 to 900 in hundreds, or thousands"},
 		{"SPANNER_PROCESSING_UNITS", "1500", "SPANNER_PROCESSING_UNITS is '1500'; expected 100 to 900 in hundreds, or thousands"},
 
-		// Two of one name would be one.
-		{"RECONCILE_TOPIC", "payouts", "PAYOUTS_TOPIC and RECONCILE_TOPIC are both 'payouts'; they have to differ"},
+		// Two resources with one name.
+		{"RECONCILE_TOPIC", "payouts", "PAYOUTS_TOPIC and RECONCILE_TOPIC are both 'payouts'; they must differ"},
 		{"PAYOUTS_TOPIC", "payouts-dead-letters", "PAYOUTS_TOPIC and DEAD_LETTER_TOPIC are both 'payouts-dead-letters'"},
 		{"RECONCILE_TOPIC", "payouts-dead-letters", "RECONCILE_TOPIC and DEAD_LETTER_TOPIC are both 'payouts-dead-letters'"},
 		{"RECONCILE_FUNCTION", "settle-payout", "SETTLE_FUNCTION and RECONCILE_FUNCTION are both 'settle-payout'"},
@@ -84,13 +84,13 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		{"RECONCILE_FUNCTION_TIMEOUT", "2m", "takes up to 120s, and RECONCILE_FUNCTION_TIMEOUT is 2m"},
 		{"RECONCILE_ACK_DEADLINE", "2m30s", "RECONCILE_FUNCTION_TIMEOUT is 150s and RECONCILE_ACK_DEADLINE 2m30s"},
 
-		// Receipts are kept for 100 days; 7 + 31 + 7 + 3 is what a message can take.
+		// Receipts live for 100 days; a message can come back for 7 + 31 + 7 + 3.
 		{"SUBSCRIPTION_RETENTION", "8d", "TOPIC_RETENTION is 7d and SUBSCRIPTION_RETENTION 8d"},
 		{"SUBSCRIPTION_RETENTION", "32d", "SUBSCRIPTION_RETENTION is 32d; expected 10m to 31d"},
 		{"DEAD_LETTER_RETENTION", "32d", "DEAD_LETTER_RETENTION is 32d; expected 10m to 31d"},
 		{"BANK_KEY_LIFETIME", "2401h", "the schema keeps receipts for 100 days, and the bank remembers a key for BANK_KEY_LIFETIME 2401h"},
 
-		{"SETTLE_TIMOUT", "25s", "there is no setting SETTLE_TIMOUT"},
+		{"SETTLE_TIMOUT", "25s", "unknown setting SETTLE_TIMOUT"},
 		{"DEFAULT_CURRENCY", "$(touch x)", "expected NAME=value"},
 	} {
 		t.Run(tt.setting+"="+tt.value, func(t *testing.T) {
@@ -98,15 +98,14 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 			s := newScripts(t)
 			s.settings[tt.setting] = tt.value
 			text, err := s.run(t, "", "deploy.sh")
-			if err == nil || !strings.Contains(text, tt.want) || !strings.Contains(text, "nothing was done") {
-				t.Errorf("%v, want %q and that nothing was done in\n%s", err, tt.want, text)
+			if err == nil || !strings.Contains(text, tt.want) || !strings.Contains(text, "nothing was changed") {
+				t.Errorf("%v, want %q and no change in\n%s", err, tt.want, text)
 			}
 		})
 	}
 }
 
-// TestSettingsAtTheirLimitsAreTaken is the other side of the refusals.
-func TestSettingsAtTheirLimitsAreTaken(t *testing.T) {
+func TestSettingsAtLimitsAreAccepted(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []map[string]string{
 		{
@@ -130,26 +129,24 @@ func TestSettingsAtTheirLimitsAreTaken(t *testing.T) {
 	}
 }
 
-// TestAllFaultsOfTheSettingsAreTold at once, of whatever kind: who mends them one after
-// the other starts the script for each.
-func TestAllFaultsOfTheSettingsAreTold(t *testing.T) {
+func TestAllFaultsAreReportedTogether(t *testing.T) {
 	t.Parallel()
 	s := newScripts(t)
 	wrong := []struct{ setting, value, want string }{
-		{"REGION", "x", "REGION is 'x'; expected a region"},
+		{"REGION", "x", "REGION is 'x'; expected a region such as"},
 		{"LOG_LEVEL", "y", "LOG_LEVEL is 'y'"},
-		// All three are one; who mends the first pair would meet the next.
+		// Three topics with one name: every pair is a fault.
 		{"RECONCILE_TOPIC", "payouts", "PAYOUTS_TOPIC and RECONCILE_TOPIC are both 'payouts'"},
 		{"DEAD_LETTER_TOPIC", "payouts", "PAYOUTS_TOPIC and DEAD_LETTER_TOPIC are both 'payouts'"},
 		{"PAYOUTS_TOPIC", "payouts", "RECONCILE_TOPIC and DEAD_LETTER_TOPIC are both 'payouts'"},
 		{"RUNTIME", "go125", "RUNTIME is go125"},
 		{"RECONCILE_CPU", "2.5", "RECONCILE_CPU is '2.5'"},
 		{"SPANNER_PROCESSING_UNITS", "1100", "SPANNER_PROCESSING_UNITS is '1100'"},
-		{"BANK_URL", "", "--bank-token is given, and BANK_URL is empty"},
-		{"SETTLE_TIMOUT", "25s", "there is no setting SETTLE_TIMOUT"},
+		{"BANK_URL", "", "--bank-token is set and BANK_URL is empty"},
+		{"SETTLE_TIMOUT", "25s", "unknown setting SETTLE_TIMOUT"},
 		{"SETTLE_MIN_INSTANCES", "21", "SETTLE_MIN_INSTANCES is 21 and SETTLE_MAX_INSTANCES 20"},
-		{"MONITORING_DIR", "no-such", "MONITORING_DIR: there is no directory"},
-		{"PUBLISHERS", "user:a@example.com bert", "PUBLISHERS has 'bert'; expected members"},
+		{"MONITORING_DIR", "no-such", "MONITORING_DIR: no directory"},
+		{"PUBLISHERS", "user:a@example.com bert", "PUBLISHERS has 'bert'; expected IAM members"},
 		{"OPERATORS", "ines", "OPERATORS has 'ines'"},
 		{"ALERT_CHANNELS", "mail", "ALERT_CHANNELS has 'mail'"},
 		{"SETTLE_TIMEOUT", "25", "SETTLE_TIMEOUT is '25'; expected a number with s, m, h or d"},
@@ -166,25 +163,25 @@ func TestAllFaultsOfTheSettingsAreTold(t *testing.T) {
 	}
 	for _, args := range [][]string{nil, {"--dry-run"}, {"--plan"}} {
 		text, err := s.run(t, "", "deploy.sh", append(args, "--bank-token", filepath.Join(s.dir, "no-token"))...)
-		if last := fmt.Sprintf("nothing was done: the settings have %d faults\n", len(wrong)+1); err == nil || !strings.HasSuffix(text, last) {
+		if last := fmt.Sprintf("nothing was changed: the settings have %d faults\n", len(wrong)+1); err == nil || !strings.HasSuffix(text, last) {
 			t.Errorf("%v: no %q at the end of\n%s", err, last, text)
 		}
-		for _, w := range append(wrong, struct{ setting, value, want string }{want: "--bank-token: there is no file " + filepath.Join(s.dir, "no-token")}) {
+		for _, w := range append(wrong, struct{ setting, value, want string }{want: "--bank-token: no readable file " + filepath.Join(s.dir, "no-token")}) {
 			if strings.Count(text, w.want) != 1 {
-				t.Errorf("%s=%s: not told once: %q in\n%s", w.setting, w.value, w.want, text)
+				t.Errorf("%s=%s: want %q once in\n%s", w.setting, w.value, w.want, text)
 			}
 		}
-		// What depends on a setting that is no duration at all is not judged.
+		// No check uses a setting of a wrong form.
 		if strings.Contains(text, "a delivery") || strings.Contains(text, "gcloud") {
-			t.Errorf("more is told or done:\n%s", text)
+			t.Errorf("more faults or commands:\n%s", text)
 		}
 	}
-	// One fault is the bank token's, which teardown.sh does not take.
-	s.refuses(t, fmt.Sprintf("nothing was done: the settings have %d faults\n", len(wrong)-1), project+"\n", "teardown.sh")
+	// Two faults are those of --bank-token, which teardown.sh does not have.
+	s.refuses(t, fmt.Sprintf("nothing was changed: the settings have %d faults\n", len(wrong)-1), project+"\n", "teardown.sh")
 }
 
-// TestReceiptsThatExpireTooEarlyAreRefused changes the schema, in a copy.
-func TestReceiptsThatExpireTooEarlyAreRefused(t *testing.T) {
+// TestShortReceiptRetentionIsRejected changes the schema in a copy of the project.
+func TestShortReceiptRetentionIsRejected(t *testing.T) {
 	t.Parallel()
 	s := newScripts(t)
 	root := copyTree(t)
@@ -193,7 +190,7 @@ func TestReceiptsThatExpireTooEarlyAreRefused(t *testing.T) {
 	s.refuses(t, "the schema keeps receipts for 47 days, and a message can come back for 48", "", "deploy.sh", "--dry-run")
 	replaceIn(t, root, "schema/0001_settlements.sql", "INTERVAL 47 DAY", "INTERVAL 48 DAY")
 	s.must(t, "", "deploy.sh", "--dry-run")
-	// What a later file says counts.
+	// The last policy counts.
 	addFile(t, root, "schema/0009_shorter.sql",
 		"ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 30 DAY));\n")
 	s.refuses(t, "the schema keeps receipts for 30 days", "", "deploy.sh", "--dry-run")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// copyTree copies the project as it is checked in, with what has been changed since,
-// and returns the directory.
+// copyTree copies the project's working tree, without ignored files, and returns the
+// directory.
 func copyTree(t *testing.T) string {
 	t.Helper()
 	from := filepath.Join("..", "..")
@@ -23,7 +23,7 @@ func copyTree(t *testing.T) string {
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		text, err := os.ReadFile(filepath.Join(from, name))
 		if os.IsNotExist(err) {
-			continue // deleted, and not yet checked in
+			continue // deleted and not committed
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func replaceIn(t *testing.T, root, name, before, after string) {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(text), before) {
-		t.Fatalf("%s has no %q in it", name, before)
+		t.Fatalf("%s has no %q", name, before)
 	}
 	addFile(t, root, name, strings.Replace(string(text), before, after, 1))
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,7 +20,7 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// listed returns what gcloud would upload from a directory.
+// listed returns the files of a directory that gcloud uploads.
 func listed(t *testing.T, dir string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "gcloud", "meta", "list-files-for-upload", dir)
@@ -35,31 +34,45 @@ func listed(t *testing.T, dir string) []string {
 	return files
 }
 
-// TestOnlyTheFunctionIsUploaded puts what must not be uploaded beside what is.
-func TestOnlyTheFunctionIsUploaded(t *testing.T) {
+// sources returns the files that the Go command needs to build the function.
+func sources(t *testing.T, root string) []string {
+	t.Helper()
+	files := []string{"go.mod", "go.sum"}
+	const format = `{{if .Module}}{{if .Module.Main}}{{$dir := .Dir}}{{range .GoFiles}}{{$dir}}/{{.}} {{end}}{{range .EmbedFiles}}{{$dir}}/{{.}} {{end}}{{end}}{{end}}`
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", format, ".")
+	cmd.Dir = root
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if root, err = filepath.EvalSymlinks(root); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range strings.Fields(string(out)) {
+		name, err := filepath.Rel(root, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, name)
+	}
+	slices.Sort(files)
+	return files
+}
+
+// TestUploadHasOnlyTheFunction compares the upload with the sources of the function, in a
+// tree with secrets and unrelated files at every level.
+func TestUploadHasOnlyTheFunction(t *testing.T) {
 	t.Parallel()
 	root := copyTree(t)
-	want := []string{"function.go", "go.mod", "go.sum"}
-	for _, pattern := range []string{
-		"internal/bank/*.go", "internal/config/*.go", "internal/event/*.go", "internal/settle/*.go",
-		"internal/settle/payout/*.go", "internal/settle/transfer/*.go", "internal/spannerstore/*.go",
-		"internal/telemetry/*.go",
-	} {
-		files, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
-		}
-		for _, file := range files {
-			if !strings.HasSuffix(file, "_test.go") {
-				want = append(want, path.Join(path.Dir(pattern), filepath.Base(file)))
-			}
-		}
+	want := sources(t, root)
+	if len(want) < 20 || !slices.Contains(want, "function.go") {
+		t.Fatalf("sources of the function: %q", want)
 	}
-	slices.Sort(want)
 	for _, name := range []string{
 		".env", "settings.env", "deploy/settings.env", "key.json", "token.txt", "extra.go", "extra_test.go", "vendor/a/a.go",
 		"internal/bank/token.txt", "internal/bank/.env", "internal/bank/key.json", "internal/bank/extra_test.go",
 		"internal/bank/testdata/a.go", "internal/settle/sub/a.go", "internal/settle/payout/testdata/a.go", "internal/other/a.go", ".git/config", "bin/settlectl",
+		"internal/test/a.go", "internal/test/e2e/a.go", "cmd/a.go", "cmd/local/a.go", "deploy/a.go", "docs/a.go", "schema/a.go", "emulator/a.go",
 	} {
 		addFile(t, root, name, "package a\n")
 	}
@@ -68,7 +81,7 @@ func TestOnlyTheFunctionIsUploaded(t *testing.T) {
 	}
 }
 
-// upload copies what gcloud would upload, and returns the directory.
+// upload copies the files that gcloud uploads, and returns the directory.
 func upload(t *testing.T) string {
 	t.Helper()
 	root, dir := filepath.Join("..", ".."), t.TempDir()
@@ -101,10 +114,10 @@ func requirements(t *testing.T, file string) map[string]string {
 	return found
 }
 
-// TestWhatIsUploadedSettles builds what is uploaded as the Go buildpack does, starts it
+// TestUploadBuildsAndSettles builds the upload as the Go buildpack does, starts it
 // as the platform does, and lets it settle. It prints the program's size and how long
 // a cold start takes, from the start of the process to the answer to its first event.
-func TestWhatIsUploadedSettles(t *testing.T) {
+func TestUploadBuildsAndSettles(t *testing.T) {
 	t.Parallel()
 	dir := upload(t)
 	before := requirements(t, filepath.Join(dir, "go.mod"))
@@ -112,7 +125,7 @@ func TestWhatIsUploadedSettles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The buildpack tidies go.mod: what only tests require may go, nothing else may change.
+	// The buildpack tidies go.mod: it may drop requirements of tests, but change no version.
 	for module, version := range requirements(t, filepath.Join(dir, "go.mod")) {
 		if before[module] != version {
 			t.Errorf("go mod tidy made %s %q of %q", module, version, before[module])

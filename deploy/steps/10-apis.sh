@@ -20,7 +20,7 @@ resource "the APIs" "$(printf '%s\n' "${services[@]}")" \
 ensure gcloud services enable "${services[@]}"
 
 if [[ $VERDICT != same ]]; then
-	about "It dead-letters and calls the functions, and may not exist before it is asked for."
+	about "This account calls the functions and forwards dead letters. Google creates it on first use."
 	compare "the service agent of Pub/Sub" there ''
 	create gcloud beta services identity create --service=pubsub.googleapis.com
 fi

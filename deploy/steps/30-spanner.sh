@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 step "Spanner"
-about "The instance's own default schedule would back up each new database a second time."
+about "Without NONE the instance's default schedule would back up each new database a second time."
 resource "instance $SPANNER_INSTANCE" "$(fields "$SPANNER_PROCESSING_UNITS" "$SPANNER_EDITION")" \
 	gcloud spanner instances describe "$SPANNER_INSTANCE" --format='value(processingUnits,edition)'
 create gcloud spanner instances create "$SPANNER_INSTANCE" --config="$SPANNER_CONFIG" --description='Settle Once' \
@@ -13,7 +13,7 @@ resource "database $SPANNER_DATABASE" "$SPANNER_DATABASE" \
 	gcloud spanner databases describe "${database[@]}" --format='value(name.basename())'
 create gcloud spanner databases create "${database[@]}"
 
-about "Deletion protection, and point-in-time recovery: the database can be read and restored as it was at any moment since then."
+about "Deletion protection, and point-in-time recovery for the version retention."
 value SAFETY SAFETY gcloud spanner databases describe "${database[@]}" --format='value(enableDropProtection,versionRetentionPeriod)'
 compare "deletion protection of database $SPANNER_DATABASE" True "$(cut -s -f 1 <<<"$SAFETY")"
 ensure gcloud spanner databases update "${database[@]}" --enable-drop-protection
@@ -21,7 +21,7 @@ compare "version retention of database $SPANNER_DATABASE" "$SPANNER_VERSION_RETE
 ensure gcloud spanner databases ddl update "${database[@]}" \
 	--ddl="ALTER DATABASE \`$SPANNER_DATABASE\` SET OPTIONS (version_retention_period = '$SPANNER_VERSION_RETENTION')"
 
-about "The schema. Every statement of it can be run twice, and files are never edited once they are released."
+about "The schema. Every statement can run twice."
 value DDL DDL gcloud spanner databases ddl describe "${database[@]}"
 lacking() { awk -v have=<(awk -f "$DEPLOY/lib/ddl.awk" <<<"$DDL") -f "$DEPLOY/lib/ddl.awk" "$1"; }
 for file in schema/*.sql; do
@@ -29,7 +29,7 @@ for file in schema/*.sql; do
 	create gcloud spanner databases ddl update "${database[@]}" --ddl-file="$file"
 done
 
-about "Database roles. A role cannot be created twice, so only what is lacking is run."
+about "Database roles. CREATE ROLE fails for an existing role, so only the missing statements run."
 roles=$(lacking deploy/database_roles.sql)
 compare "database roles" complete "$([[ -n $roles ]] || echo complete)"
 create gcloud spanner databases ddl update "${database[@]}" --ddl="$roles"
@@ -43,7 +43,7 @@ create gcloud spanner backup-schedules create "$SPANNER_BACKUP_SCHEDULE" --datab
 change gcloud spanner backup-schedules update "$SPANNER_BACKUP_SCHEDULE" --database="$SPANNER_DATABASE" \
 	--instance="$SPANNER_INSTANCE" --cron="$SPANNER_BACKUP_CRON" --retention-duration="$SPANNER_BACKUP_RETENTION"
 
-about "The accounts may use the database in their role only: no other table, no deletion, no schema change."
+about "The accounts use the database in their role only, without deletes and schema changes."
 in_role() { # email, role
 	grant roles/spanner.fineGrainedAccessUser "serviceAccount:$1" "spanner databases" "${database[@]}"
 	CONDITION="title=$2,expression=resource.type == \"spanner.googleapis.com/DatabaseRole\" && resource.name.endsWith(\"/$2\")" \
@@ -53,5 +53,5 @@ in_role "$SETTLE_EMAIL" settleonce_function
 in_role "$RECONCILE_EMAIL" settleonce_function
 in_role "$OPERATOR_EMAIL" settleonce_operator
 
-about "Beside that the operator may read everything, the schema with the roles included."
+about "The operator may also read all tables, the schema and the roles."
 grant roles/spanner.databaseReader "serviceAccount:$OPERATOR_EMAIL" "spanner databases" "${database[@]}"

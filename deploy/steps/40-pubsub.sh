@@ -2,7 +2,7 @@
 step "Pub/Sub"
 schema_flags=()
 if [[ -n $PAYOUT_SCHEMA ]]; then
-	about "What of a payout message Pub/Sub can enforce. A message that does not fit is refused to its publisher."
+	about "Pub/Sub rejects a message that does not match this schema, with an error to its publisher."
 	resource "message schema $PAYOUT_SCHEMA" "$(<deploy/payout.v1.proto)" \
 		gcloud pubsub schemas describe "$PAYOUT_SCHEMA" --format='value(definition)'
 	create gcloud pubsub schemas create "$PAYOUT_SCHEMA" --type=protocol-buffer --definition-file=deploy/payout.v1.proto
@@ -18,7 +18,7 @@ create gcloud pubsub topics create "$PAYOUTS_TOPIC" --message-retention-duration
 change gcloud pubsub topics update "$PAYOUTS_TOPIC" --message-retention-duration="$TOPIC_RETENTION" \
 	"${schema_flags[@]:---clear-schema-settings}"
 
-about "Ticks of the scheduler: worth nothing a minute later, so not kept."
+about "The scheduler's ticks need no retention: a new one comes every minute."
 resource "topic $RECONCILE_TOPIC" "$RECONCILE_TOPIC" \
 	gcloud pubsub topics describe "$RECONCILE_TOPIC" --format='value(name.basename())'
 create gcloud pubsub topics create "$RECONCILE_TOPIC"
@@ -28,7 +28,7 @@ resource "topic $DEAD_LETTER_TOPIC" "$(fields "$DEAD_LETTER_TOPIC" "$(seconds "$
 create gcloud pubsub topics create "$DEAD_LETTER_TOPIC" --message-retention-duration="$DEAD_LETTER_RETENTION"
 change gcloud pubsub topics update "$DEAD_LETTER_TOPIC" --message-retention-duration="$DEAD_LETTER_RETENTION"
 
-about "Keeps the dead letters until a person pulls them. A subscription that nobody pulls expires after 31 days by default."
+about "Keeps the dead letters for operators. By default Pub/Sub deletes a subscription after 31 days without a pull."
 resource "subscription $DEAD_LETTER_SUBSCRIPTION" "$(fields "$(seconds "$DEAD_LETTER_RETENTION")s" '')" \
 	gcloud pubsub subscriptions describe "$DEAD_LETTER_SUBSCRIPTION" \
 	--format='value(messageRetentionDuration,expirationPolicy.ttl)'
@@ -41,9 +41,9 @@ for member in $PUBLISHERS; do
 	grant roles/pubsub.publisher "$member" "pubsub topics" "$PAYOUTS_TOPIC"
 done
 
-about "The operator publishes again what was released from quarantine, and pulls dead letters."
+about "The operator publishes released messages and pulls dead letters."
 grant roles/pubsub.publisher "serviceAccount:$OPERATOR_EMAIL" "pubsub topics" "$PAYOUTS_TOPIC"
 grant roles/pubsub.subscriber "serviceAccount:$OPERATOR_EMAIL" "pubsub subscriptions" "$DEAD_LETTER_SUBSCRIPTION"
 
-about "Pub/Sub's own agent moves dead letters. Without this they would be delivered for ever."
+about "Pub/Sub's service agent forwards dead letters. Without this grant Pub/Sub redelivers them for ever."
 grant roles/pubsub.publisher "$PUBSUB_AGENT" "pubsub topics" "$DEAD_LETTER_TOPIC"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-step "The functions"
+step "Functions"
 
-# What is deployed is told by a digest of everything that goes into it, kept as a label of the function. To compare what
-# Google says of a function with what was asked for would find differences that are none.
+# A label of the function has the digest of its source and flags. Comparing Google's description of the function with the
+# flags would find differences where Google adds defaults.
 SOURCE_DIGEST=source
 if [[ $MODE != dry-run ]]; then
 	SOURCE_DIGEST=$(gcloud meta list-files-for-upload . </dev/null 2>/dev/null | LC_ALL=C sort | while IFS= read -r file; do
@@ -28,7 +28,7 @@ if [[ -n $BANK_URL ]]; then
 		BANK_STATUS_TIMEOUT="$BANK_STATUS_TIMEOUT"
 		BANK_CONCURRENCY="$BANK_CONCURRENCY"
 	)
-	# Versions by number: what an instance is given does not depend on when it starts.
+	# Numbered versions, so that all instances have the same.
 	secrets+=("BANK_TOKEN=$BANK_TOKEN_SECRET:$BANK_TOKEN_VERSION")
 	if [[ -n $BANK_PROFILE_FILE ]]; then
 		environment+=(BANK_PROFILE=/etc/settleonce/profile.json)
@@ -41,18 +41,18 @@ joined() { # separator, words
 	printf '%s' "${*:2}"
 }
 
-# collector MEMORY prints how Go's garbage collector is set in an instance of so much memory. It lets the heap grow to
-# five times what is in use instead of twice: a start, which is mostly initialisation of packages, then collects nothing.
-# That was measured once: a start was about a tenth shorter. With four fifths of the memory in use it begins to collect as
-# often as it takes to stay below, which is no bound on what is in use.
+# collector MEMORY prints the settings of Go's garbage collector for an instance of that memory. GOGC=400 lets the heap grow
+# to five times the live data instead of twice, so that a start, which mostly initialises packages, collects nothing. One
+# measurement: a start was about a tenth shorter. Above GOMEMLIMIT the collector runs as often as necessary; this does not
+# limit the live data.
 collector() {
 	printf 'GOGC=400|GOMEMLIMIT=%dMiB' $(($(mebibytes "$1") * 4 / 5))
 }
 
-# deploy_function SETTLE|RECONCILE ENTRY_POINT TOPIC deploys a function with its trigger, or a new revision of it, and sets
+# deploy_function SETTLE|RECONCILE ENTRY_POINT TOPIC deploys a function with its trigger, or a new revision, and sets
 # SETTLE_SUBSCRIPTION or RECONCILE_SUBSCRIPTION to the trigger's subscription.
 deploy_function() {
-	of() { # the setting of this function
+	of() { # prints a setting of this function
 		local setting=${prefix}_$1
 		printf '%s' "${!setting}"
 	}
@@ -75,20 +75,20 @@ deploy_function() {
 
 	resource "function $name" "$(fields ACTIVE "$digest")" \
 		gcloud functions describe "$name" --region="$REGION" --format='value(state,labels.settleonce_digest)'
-	about "It takes some minutes. Its trigger makes the subscription."
+	about "Takes some minutes. The trigger creates the subscription."
 	create gcloud functions deploy "$name" "${flags[@]}" --update-labels="settleonce_digest=$digest" "${trigger[@]}"
 	if [[ $VERDICT == different ]]; then
 		subscription_of "$name" "$subscription"
 		before=${!subscription}
 	fi
-	about "Not a word about the trigger: it stays, and with it the subscription and what waits there."
+	about "Without trigger flags, so that the trigger and its subscription stay, with the waiting messages."
 	change gcloud functions deploy "$name" "${flags[@]}" --update-labels="settleonce_digest=$digest"
 
 	subscription_of "$name" "$subscription"
 	[[ -z $before || ${!subscription} == "$before" ]] ||
 		fail "the trigger's subscription was $before and is ${!subscription}: see 'A subscription that was lost' in deploy/README.md"
 
-	about "As the trigger's account Pub/Sub may call this function, and nobody else may."
+	about "Only the trigger's account may call this function."
 	grant roles/run.invoker "serviceAccount:$TRIGGER_EMAIL" "run services" "$name" --region="$REGION"
 }
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-step "The triggers' subscriptions"
-about "Eventarc made it with 24 hours of retention and without dead letters."
+step "Subscriptions of the triggers"
+about "Eventarc created it with a retention of 24 hours and without dead letters."
 grant roles/pubsub.subscriber "$PUBSUB_AGENT" "pubsub subscriptions" "$SETTLE_SUBSCRIPTION"
 resource "subscription $SETTLE_SUBSCRIPTION of $SETTLE_FUNCTION" \
 	"$(fields "$(seconds "$SETTLE_ACK_DEADLINE")" "$(seconds "$SUBSCRIPTION_RETENTION")s" '' \
@@ -13,7 +13,7 @@ change gcloud pubsub subscriptions update "$SETTLE_SUBSCRIPTION" --ack-deadline=
 	--min-retry-delay="$RETRY_MIN" --max-retry-delay="$RETRY_MAX" \
 	--dead-letter-topic="$DEAD_LETTER_TOPIC" --max-delivery-attempts="$MAX_DELIVERY_ATTEMPTS"
 
-about "A tick is worth nothing a minute later: the least retention there is, and no dead letters."
+about "Ticks need no redelivery after a minute: the least retention, and no dead letters."
 resource "subscription $RECONCILE_SUBSCRIPTION of $RECONCILE_FUNCTION" \
 	"$(fields "$(seconds "$RECONCILE_ACK_DEADLINE")" 600s '' "$(seconds "$RETRY_MIN")s" "$(seconds "$RETRY_MAX")s")" \
 	gcloud pubsub subscriptions describe "$RECONCILE_SUBSCRIPTION" \

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-step "The scheduler"
-about "It publishes as its own service agent, which may do that in the whole project since its API was enabled."
+step "Scheduler"
+about "Cloud Scheduler's service agent publishes the ticks; enabling the API granted it that right."
 job=("$RECONCILE_JOB" --location="$REGION" --schedule="$RECONCILE_CRON" --time-zone=Etc/UTC
 	--topic="projects/$PROJECT_ID/topics/$RECONCILE_TOPIC" --message-body=tick)
 resource "job $RECONCILE_JOB" "$(fields "$RECONCILE_CRON" Etc/UTC "projects/$PROJECT_ID/topics/$RECONCILE_TOPIC")" \

@@ -1,10 +1,9 @@
-// Package capacity says what a rate of payouts takes: processing units, function
-// instances, storage and what else is paid for.
+// Package capacity estimates the resources for a payout rate: processing units,
+// function instances, storage and message volume.
 //
-// It is arithmetic and nothing else, so that the figures can be checked by hand:
-// every [Figure] carries its formula with the numbers in it and says where they
-// are from. What is assumed of a deployment stands in [Load], and is to be
-// replaced by what was measured there.
+// It only does arithmetic, so that an engineer can check the figures by hand: every
+// [Figure] has its formula with the numbers in it. [Load] has the assumptions about a
+// deployment; replace them with measurements.
 package capacity
 
 import (
@@ -17,43 +16,42 @@ import (
 
 // Figures of Google's services.
 const (
-	// WritesPerNode is what 1,000 processing units of a regional instance write in
-	// a second at 100 % CPU, in single rows of 1 KB.
+	// WritesPerNode is the writes per second of 1,000 processing units of a regional
+	// instance at 100 % CPU, in single rows of 1 KB.
 	WritesPerNode = 3500
-	// SpannerCPU is how busy a regional instance should be at the most.
+	// SpannerCPU is the recommended maximum CPU load of a regional instance.
 	SpannerCPU = 0.65
-	// BytesPerNode is what 1,000 processing units may store.
+	// BytesPerNode is the storage limit of 1,000 processing units.
 	BytesPerNode = 10e12
-	// RunCPU is how busy Cloud Run keeps an instance before it adds another one.
+	// RunCPU is the CPU load above which Cloud Run adds an instance.
 	RunCPU = 0.6
-	// PubSubLeastBytes is what a message that is smaller counts as.
+	// PubSubLeastBytes is the least size that Pub/Sub bills for a message.
 	PubSubLeastBytes = 1000
 )
 
 // Figures of Settle Once.
 const (
-	// BankCommits are the commits that a payout with a bank instruction adds to its
-	// one: the answer to the send, and two for each question.
+	// BankCommits are the additional commits of a payout with a bank instruction: one
+	// for the answer to the send, and two for each question.
 	BankCommits = 1 + 2*Questions
-	// Questions are those at the bank's status API: one that confirms, and one a
-	// day for 10 days.
+	// Questions are the requests to the bank's status API: one until the bank confirms,
+	// and one per day for 10 days.
 	Questions = 1 + 10
 	// PayoutRows are the rows of a payout's commit: movement and receipt.
 	PayoutRows = 2
-	// BankRows are the rows and index entries that a bank instruction adds: 4 to
-	// the payout's commit (instruction, event, two index entries), 5 to record the
-	// answer to the send (instruction, event, three changes of index entries), for
-	// each question 1 to claim the instruction and 4 to record (instruction, event,
-	// two changes of an index entry), and 1 change of the receipt.
+	// BankRows are the additional rows and index entries of a bank instruction: 4 in
+	// the payout's commit (instruction, event, two index entries), 5 for the answer to
+	// the send (instruction, event, three index changes), for each question 1 to claim
+	// the instruction and 4 to record (instruction, event, two index changes), and 1
+	// change of the receipt.
 	BankRows = 4 + 5 + Questions*5 + 1
-	// EventRows are the rows of an instruction's history: created, sent, and one
-	// for each question.
+	// EventRows are the events of an instruction: created, sent, and one per question.
 	EventRows = 2 + Questions
-	// ReconcileRuns is how many runs of ReconcileBank there are at a time: one is
-	// started a minute, and takes 2 minutes at the most.
+	// ReconcileRuns is the number of concurrent runs of ReconcileBank: one starts every
+	// minute and takes up to 2 minutes.
 	ReconcileRuns = 2
-	// ReceiptDays is how long a receipt is stored: the row deletion policy's 100
-	// days and the 3 by which it may be late.
+	// ReceiptDays is the lifetime of a receipt: 100 days by the row deletion policy, and
+	// 3 of possible delay.
 	ReceiptDays = 103
 )
 
@@ -63,24 +61,24 @@ const (
 	terabyte       = 1e12
 )
 
-// Load is what is asked for, and what is assumed of the deployment. Its zero value
-// is of no use; [Default] has the figures of deploy/.
+// Load describes the load and the assumptions about a deployment. Its zero value is
+// not valid; [Default] has the figures of deploy/.
 type Load struct {
-	// BankShare is the part of the payouts that have a bank instruction, 0 to 1.
+	// BankShare is the part of the payouts with a bank instruction, 0 to 1.
 	BankShare float64
-	// Commit is how long an RPC to Spanner takes, Bank an exchange with the bank.
+	// Commit is the duration of an RPC to Spanner, Bank that of a bank request.
 	Commit time.Duration
 	Bank   time.Duration
-	// CPU is the time of one vCPU that a delivery takes.
+	// CPU is the CPU time of a delivery.
 	CPU time.Duration
-	// Concurrency is how many deliveries an instance of one vCPU is given at a time.
+	// Concurrency is the number of concurrent deliveries in an instance of one vCPU.
 	Concurrency int
 	// MessageBytes is the size of a message, LogBytes that of a log line.
 	MessageBytes int
 	LogBytes     int
 }
 
-// Default is what is assumed where nothing was measured.
+// Default returns the assumptions without measurements.
 func Default() Load {
 	return Load{
 		BankShare: 0.2, Commit: 15 * time.Millisecond, Bank: 300 * time.Millisecond, CPU: 2 * time.Millisecond,
@@ -90,15 +88,15 @@ func Default() Load {
 
 // Figure is one line of an estimate.
 type Figure struct {
-	// Name says what it is, with its unit.
+	// Name has the unit: "Spanner: commits a second".
 	Name string `json:"name"`
-	// Values are the figure at each rate.
+	// Values has the figure for each rate.
 	Values []float64 `json:"values"`
-	// Formula is how it comes about: "rate" is payouts a second, the rest is numbers.
+	// Formula computes the figure from "rate", payouts a second, and numbers.
 	Formula string `json:"formula"`
 }
 
-// Estimate returns the figures at each rate, in payouts a second.
+// Estimate returns the figures for each rate, in payouts a second.
 func Estimate(load Load, rates []float64) []Figure {
 	e := estimate{load: load, rates: rates}
 	e.spanner()
@@ -108,7 +106,6 @@ func Estimate(load Load, rates []float64) []Figure {
 	return e.figures
 }
 
-// estimate gathers figures.
 type estimate struct {
 	load    Load
 	rates   []float64
@@ -130,9 +127,9 @@ func (e *estimate) spanner() {
 	const perUnit = WritesPerNode * SpannerCPU / 1000
 	e.add("Spanner: commits a second", commits, "rate × (1 + %g × %d)", share, BankCommits)
 	e.add("Spanner: rows written a second", rows, "rate × (%d + %g × %d)", PayoutRows, share, BankRows)
-	e.add("Spanner: processing units, at least", func(rate float64) float64 { return Units(commits(rate) / perUnit) },
+	e.add("Spanner: processing units, at least", func(rate float64) float64 { return units(commits(rate) / perUnit) },
 		"commits ÷ (%d × %g) × 1000: a commit counts as a write", WritesPerNode, SpannerCPU)
-	e.add("Spanner: processing units, at most", func(rate float64) float64 { return Units(rows(rate) / perUnit) },
+	e.add("Spanner: processing units, at most", func(rate float64) float64 { return units(rows(rate) / perUnit) },
 		"rows ÷ (%d × %g) × 1000: every row counts as a write", WritesPerNode, SpannerCPU)
 }
 
@@ -145,7 +142,7 @@ func (e *estimate) storage() {
 		"rate × %d s × (%g B + %g × %g B)", secondsOfMonth, payout, share, instruction)
 	e.add("Spanner: TB of receipts, once full", receipts, "rate × %d s × %d days × %g B", secondsOfDay, ReceiptDays, receipt)
 	e.add("Spanner: processing units for a year's storage", func(rate float64) float64 {
-		return Units((12*kept(rate) + receipts(rate)) * terabyte / BytesPerNode * 1000)
+		return units((12*kept(rate) + receipts(rate)) * terabyte / BytesPerNode * 1000)
 	}, "(12 months + receipts) ÷ %g TB × 1000", BytesPerNode/terabyte)
 }
 
@@ -176,12 +173,11 @@ func (e *estimate) functions() {
 	}, "rate × %d s × (1 + %g × %d) lines × %d B", secondsOfMonth, l.BankShare, 1+Questions, l.LogBytes)
 }
 
-// tidy takes away what binary fractions add, so that 3 does not become 4.
+// tidy rounds off the error of binary fractions, so that Ceil does not make 4 of 3.
 func tidy(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
-// Units rounds up to processing units that an instance can have: hundreds up to
-// 1,000, thousands above.
-func Units(exact float64) float64 {
+// units rounds up to the sizes of an instance: hundreds up to 1,000, thousands above.
+func units(exact float64) float64 {
 	step := 100.0
 	if exact > 1000 {
 		step = 1000

@@ -20,8 +20,8 @@ func value(t *testing.T, figures []Figure, name string) float64 {
 	return 0
 }
 
-// TestByHand compares with figures that were worked out on paper.
-func TestByHand(t *testing.T) {
+// TestEstimateByHand compares with figures calculated on paper.
+func TestEstimateByHand(t *testing.T) {
 	t.Parallel()
 	noBank := Default()
 	noBank.BankShare = 0
@@ -61,12 +61,11 @@ func TestByHand(t *testing.T) {
 	for _, tt := range tests {
 		got := value(t, Estimate(tt.load, []float64{tt.rate}), tt.name)
 		if math.Abs(got-tt.want) > 1e-6*tt.want {
-			t.Errorf("%s at %g with %g of it to the bank: %g, want %g", tt.name, tt.rate, tt.load.BankShare, got, tt.want)
+			t.Errorf("%s at %g with bank share %g: %g, want %g", tt.name, tt.rate, tt.load.BankShare, got, tt.want)
 		}
 	}
 }
 
-// TestSizesNameEveryColumn keeps the row sizes and the tables together.
 func TestSizesNameEveryColumn(t *testing.T) {
 	t.Parallel()
 	statements, err := schema.Statements()
@@ -86,15 +85,15 @@ func TestSizesNameEveryColumn(t *testing.T) {
 		tables++
 		known := sizes[string(table.Name)]
 		if len(known) != len(table.Columns) {
-			t.Errorf("%s has %d columns, and the size of %d is known", table.Name, len(table.Columns), len(known))
+			t.Errorf("%s has %d columns, sizes %d", table.Name, len(table.Columns), len(known))
 		}
 		for _, column := range table.Columns {
 			if _, ok := known[string(column.Name)]; !ok {
-				t.Errorf("the size of %s.%s is not known", table.Name, column.Name)
+				t.Errorf("no size of %s.%s", table.Name, column.Name)
 			}
 		}
 		if policy := table.RowDeletionPolicy; policy != nil && policy.NumDays+3 != ReceiptDays {
-			t.Errorf("%s: rows for %d days and 3 more, not for %d", table.Name, policy.NumDays, ReceiptDays)
+			t.Errorf("%s: row deletion policy of %d days, want 3 less than %d", table.Name, policy.NumDays, ReceiptDays)
 		}
 	}
 	if tables != len(sizes) {

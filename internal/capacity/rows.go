@@ -1,11 +1,10 @@
 package capacity
 
-// perValue is what a stored value takes beside itself.
+// perValue is Spanner's storage overhead per value, in bytes.
 const perValue = 8
 
-// sizes are the bytes of each column's value in a payout as producers write them:
-// UUIDs as IDs, a reference of 35 characters, some metadata. A column that is NULL
-// in the end takes nothing.
+// sizes are the bytes of each column's value in a typical payout: UUIDs as IDs, a
+// reference of 35 characters, some metadata. A column that ends as NULL has size 0.
 var sizes = map[string]map[string]int{
 	"ledger_movements": {
 		"settlement_key": 32, "settlement_id": 36, "account_id": 24, "amount_cents": 8, "currency": 3,
@@ -27,7 +26,6 @@ var sizes = map[string]map[string]int{
 	},
 }
 
-// rowBytes is the size of a row.
 func rowBytes(table string) int {
 	sum := 0
 	for _, bytes := range sizes[table] {
@@ -38,7 +36,7 @@ func rowBytes(table string) int {
 	return sum
 }
 
-// instructionBytes is what a bank instruction leaves for ever: its row and its history.
+// instructionBytes is the permanent size of a bank instruction: its row and its events.
 func instructionBytes() int {
 	return rowBytes("bank_instructions") + EventRows*rowBytes("bank_instruction_events")
 }

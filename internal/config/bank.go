@@ -9,7 +9,7 @@ import (
 	"github.com/settleonce/settleonce/internal/bank"
 )
 
-// Bounds of what the environment can change of a bank's profile.
+// Bounds of the settings that override a bank's profile.
 const (
 	minKeyLifetime   = 10 * time.Minute
 	maxKeyLifetime   = 365 * 24 * time.Hour
@@ -18,20 +18,20 @@ const (
 	minBankTimeout   = time.Second
 )
 
-// bankVariables are those that mean nothing without BANK_URL.
+// bankVariables are the variables that need BANK_URL.
 var bankVariables = [...]string{
 	EnvBankToken, EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout,
 	EnvBankConcurrency,
 }
 
-// bank reads the bank's configuration; nil where there is no BANK_URL. The
-// profile gives what a variable does not.
+// bank reads the bank's configuration; nil without BANK_URL. The variables override
+// the profile.
 func (e *environment) bank() *bank.Config {
 	url, set := e.get(EnvBankURL)
 	if !set {
 		for _, name := range bankVariables {
 			if _, set := e.get(name); set {
-				e.fault("%s is set and %s is not; set %s, or neither", name, EnvBankURL, EnvBankURL)
+				e.fault("%s is set and %s is not; set both or neither", name, EnvBankURL)
 			}
 		}
 		return nil
@@ -47,12 +47,12 @@ func (e *environment) bank() *bank.Config {
 		StatusTimeout: e.duration(EnvBankStatusTimeout, bank.DefaultStatusTimeout, minBankTimeout, bank.MaxTimeout, ""),
 	}
 	if len(e.faults) > before {
-		return c // its values are not the ones that were meant
+		return c
 	}
 	checked := *c
-	checked.Now = func() time.Time { return time.Time{} } // the clock is not configuration
+	checked.Now = func() time.Time { return time.Time{} } // New requires a clock
 	if _, err := bank.New(checked); err != nil {
-		e.fault("%s and the variables beside it: %w", EnvBankURL, err)
+		e.fault("%s and the other BANK_ variables: %w", EnvBankURL, err)
 	}
 	return c
 }
@@ -72,7 +72,7 @@ func (e *environment) profile() bank.Profile {
 }
 
 func readProfile(path string) (bank.Profile, error) {
-	file, err := os.Open(path) //nolint:gosec // whoever deploys names the file
+	file, err := os.Open(path) //nolint:gosec // the deployment names the file
 	if err != nil {
 		return bank.Profile{}, fmt.Errorf("read bank profile: %w", err)
 	}

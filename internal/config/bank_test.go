@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-func TestNoBank(t *testing.T) {
+func TestBankVariablesNeedURL(t *testing.T) {
 	t.Parallel()
 	c, err := fromMap(map[string]string{})
 	if err != nil || c.Bank != nil {
-		t.Errorf("bank %+v, %v; without %s there is none", c.Bank, err, EnvBankURL)
+		t.Errorf("bank %+v, %v; want none without %s", c.Bank, err, EnvBankURL)
 	}
 	for _, name := range bankVariables {
 		if _, err := fromMap(map[string]string{name: "1m"}); err == nil || !strings.Contains(err.Error(), name) {
@@ -21,7 +21,7 @@ func TestNoBank(t *testing.T) {
 	}
 }
 
-func TestADeliveryFitsIntoAnAckDeadline(t *testing.T) {
+func TestRejectsDeliveryLongerThanAckDeadline(t *testing.T) {
 	t.Parallel()
 	_, err := fromMap(map[string]string{EnvBankURL: "https://bank.example", EnvSettleTimeout: "9m", EnvBankSendTimeout: "50s"})
 	if err == nil || !strings.Contains(err.Error(), "ack deadline") {
@@ -29,7 +29,7 @@ func TestADeliveryFitsIntoAnAckDeadline(t *testing.T) {
 	}
 }
 
-func TestBankFromTheProfileAndTheEnvironment(t *testing.T) {
+func TestBankVariablesOverrideProfile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "bank.json")
 	profile := `{"name":"b","key_lifetime":"30m","visibility_lag":"20s","reject":[],"not_found":{"empty_list":true}}`
@@ -47,7 +47,7 @@ func TestBankFromTheProfileAndTheEnvironment(t *testing.T) {
 	}
 }
 
-func TestFaultsOfTheBank(t *testing.T) {
+func TestReportsAllBankFaults(t *testing.T) {
 	t.Parallel()
 	_, err := fromMap(map[string]string{
 		EnvBankURL: "https://bank.example", EnvBankToken: "a secret", EnvBankProfile: "/does/not/exist",
@@ -59,15 +59,15 @@ func TestFaultsOfTheBank(t *testing.T) {
 	}
 	for _, name := range []string{EnvBankProfile, EnvBankKeyLifetime, EnvBankVisibilityLag, EnvBankSendTimeout, EnvBankStatusTimeout, EnvBankConcurrency} {
 		if !strings.Contains(err.Error(), name) {
-			t.Errorf("%s is not named in:\n%v", name, err)
+			t.Errorf("no %s in:\n%v", name, err)
 		}
 	}
 	if strings.Contains(err.Error(), "a secret") {
-		t.Errorf("the token stands in:\n%v", err)
+		t.Errorf("the error has the token:\n%v", err)
 	}
 }
 
-func TestTheBanksOwnCheckIsReported(t *testing.T) {
+func TestReportsFaultFromBankPackage(t *testing.T) {
 	t.Parallel()
 	_, err := fromMap(map[string]string{EnvBankURL: "http://bank.example", EnvBankToken: "a secret"})
 	if err == nil || !strings.Contains(err.Error(), EnvBankURL) || strings.Contains(err.Error(), "a secret") {

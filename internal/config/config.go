@@ -1,10 +1,9 @@
 // Package config reads the program's configuration from its environment.
 //
-// The package exists so that a wrong configuration is found at once and as a
-// whole: everything is read in one place, checked together, and every fault is
-// reported in one error. Nothing else in the program reads the environment,
-// apart from function.go, which looks whether K_SERVICE says that it is deployed,
-// and the libraries that read their own variables.
+// It reads and checks all variables together and reports every fault in one error,
+// so that one failed start names all that is wrong. No other code of the function
+// reads the environment, except function.go (K_SERVICE) and the libraries that
+// have variables of their own.
 package config
 
 import (
@@ -21,7 +20,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// The variables that are read.
+// The variables of the function.
 const (
 	EnvDatabase        = "SPANNER_DATABASE"
 	EnvDatabaseRole    = "SPANNER_DATABASE_ROLE"
@@ -32,7 +31,7 @@ const (
 	EnvProject         = "GOOGLE_CLOUD_PROJECT"
 
 	EnvBankURL           = "BANK_URL"
-	EnvBankToken         = "BANK_TOKEN" // the variable's name, not a token
+	EnvBankToken         = "BANK_TOKEN"
 	EnvBankProfile       = "BANK_PROFILE"
 	EnvBankKeyLifetime   = "BANK_KEY_LIFETIME"
 	EnvBankVisibilityLag = "BANK_VISIBILITY_LAG"
@@ -42,18 +41,17 @@ const (
 )
 
 // Bounds of the settle timeout. A commit that waits for a lock can take seconds,
-// and 5 of them are kept back to find out about a lost answer. The upper bound
-// leaves Pub/Sub time to hear the answer: a push that is not answered within the
-// subscription's ack deadline, 600 s at most, is delivered again while the first
-// delivery still works.
+// and the store reserves 5 of them to resolve a lost answer. The upper bound is below
+// the longest ack deadline, 600 s: Pub/Sub redelivers a push that the function has
+// not answered within the subscription's ack deadline.
 const (
 	DefaultSettleTimeout = 25 * time.Second
-	MinSettleTimeout     = 10 * time.Second
-	MaxSettleTimeout     = 9 * time.Minute
+	minSettleTimeout     = 10 * time.Second
+	maxSettleTimeout     = 9 * time.Minute
 )
 
-// Bounds of the instructions that a run of ReconcileBank works on at a time: each
-// is an exchange with the bank that waits, and the bank has limits of its own.
+// Bounds of the instructions that one run of ReconcileBank processes concurrently.
+// Each waits for one bank request, and banks limit concurrent requests.
 const (
 	DefaultBankConcurrency = 32
 	MaxBankConcurrency     = 1000
@@ -65,51 +63,50 @@ type Config struct {
 	// Database is the Spanner database, as projects/P/instances/I/databases/D.
 	// From SPANNER_DATABASE; required.
 	Database string
-	// DatabaseRole is the database role that the program acts in, for an account
-	// that may use the database in a role only. Empty means the account's own
-	// rights. From SPANNER_DATABASE_ROLE.
+	// DatabaseRole is the database role that the program acts in. Empty: the service
+	// account's own rights. From SPANNER_DATABASE_ROLE.
 	DatabaseRole string
-	// DefaultCurrency is the ISO 4217 code for messages that have none. Empty
-	// means that such messages are quarantined. From DEFAULT_CURRENCY.
+	// DefaultCurrency is the ISO 4217 code for messages without one. Empty: such
+	// messages are quarantined. From DEFAULT_CURRENCY.
 	DefaultCurrency string
-	// SettleTimeout is the budget of one delivery. It has to be below the
-	// subscription's ack deadline. Defaults to DefaultSettleTimeout. From
-	// SETTLE_TIMEOUT.
+	// SettleTimeout bounds one delivery. It has to be below the subscription's ack
+	// deadline. Defaults to DefaultSettleTimeout. From SETTLE_TIMEOUT.
 	SettleTimeout time.Duration
-	// LogLevel is the lowest level that is logged. Defaults to INFO. From
-	// LOG_LEVEL.
+	// LogLevel is the lowest logged level. Defaults to INFO. From LOG_LEVEL.
 	LogLevel slog.Level
-	// EmulatorHost is the host:port of a Spanner emulator. When set, the program
-	// is in test mode: the Spanner client, which reads the variable itself,
-	// connects to the emulator without credentials. From SPANNER_EMULATOR_HOST.
+	// EmulatorHost is the host:port of a Spanner emulator. If it is set, the Spanner
+	// client connects there without credentials. From SPANNER_EMULATOR_HOST, which the
+	// client reads itself.
 	EmulatorHost string
-	// Bank is the bank that is asked. Nil means that none is configured. From
-	// BANK_URL and the other variables that begin with BANK_. Its Now is not set.
+	// Bank is the bank's configuration without its clock; nil: no bank. From BANK_URL
+	// and the other variables that begin with BANK_.
 	Bank *bank.Config
-	// BankConcurrency is how many instructions a run of ReconcileBank works on at a
-	// time. Defaults to DefaultBankConcurrency. From BANK_CONCURRENCY.
+	// BankConcurrency bounds the instructions that a run of ReconcileBank processes
+	// concurrently. Defaults to DefaultBankConcurrency. From BANK_CONCURRENCY.
 	BankConcurrency int
-	// Project is the ID of the project that traces belong to, for the log. Defaults
-	// to the database's. From GOOGLE_CLOUD_PROJECT.
+	// Project is the ID of the project in the log's trace names. Defaults to the
+	// database's project. From GOOGLE_CLOUD_PROJECT.
 	Project string
-	// Telemetry says what is exported by OTLP. From the variables of OpenTelemetry.
+	// Telemetry selects the exports by OTLP. From the variables of OpenTelemetry.
 	Telemetry Telemetry
 }
 
-// FromEnv reads the configuration by lookup, which has the signature of
-// os.LookupEnv. A variable that is empty counts as unset. The error names every
-// variable that is wrong, what is wrong with it and what is expected, a line
-// each; the Config is then the zero value.
+// FromEnv reads the configuration with lookup, which has the signature of
+// os.LookupEnv. An empty variable counts as unset. The error has a line for each
+// wrong variable, with its value and the expected form; the Config is then the zero
+// value.
 func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	env := environment{lookup: lookup}
 	c := Config{
-		Database:        env.database(),
-		DatabaseRole:    env.databaseRole(),
-		DefaultCurrency: env.currency(),
-		SettleTimeout: env.duration(EnvSettleTimeout, DefaultSettleTimeout, MinSettleTimeout, MaxSettleTimeout,
+		Database: env.database(),
+		DatabaseRole: env.text(EnvDatabaseRole, ValidDatabaseRole,
+			"a database role such as settleonce_function, or empty for the account's own rights"),
+		DefaultCurrency: env.text(EnvDefaultCurrency, payout.ValidCurrency,
+			"an ISO 4217 alphabetic code in upper case such as EUR, or empty for no default"),
+		SettleTimeout: env.duration(EnvSettleTimeout, DefaultSettleTimeout, minSettleTimeout, maxSettleTimeout,
 			", and less than the subscription's ack deadline, which is at most 10m"),
 		LogLevel:        env.level(),
-		EmulatorHost:    env.emulator(),
+		EmulatorHost:    env.text(EnvEmulatorHost, validHostPort, "host:port such as 127.0.0.1:9010, or empty for Spanner itself"),
 		Bank:            env.bank(),
 		BankConcurrency: env.count(EnvBankConcurrency, DefaultBankConcurrency, MaxBankConcurrency),
 		Telemetry:       env.telemetry(),
@@ -122,13 +119,12 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return c, nil
 }
 
-// Recording is what a delivery may take beyond settling and its exchanges with the
-// bank, for storing what the bank said.
+// Recording is the time that a delivery needs to store the bank's answer, beyond
+// settling and its bank requests.
 const Recording = 20 * time.Second
 
-// LongestDelivery is the longest that a delivery takes, and an exchange with the
-// bank is in it whether there is a bank or not. The function's timeout and the
-// subscription's ack deadline have to be above it.
+// LongestDelivery is the longest duration of a delivery, with or without a bank. The
+// function's timeout and the subscription's ack deadline have to be above it.
 func LongestDelivery(settleTimeout, statusTimeout, sendTimeout time.Duration) time.Duration {
 	return settleTimeout + statusTimeout + sendTimeout + Recording
 }
@@ -136,8 +132,8 @@ func LongestDelivery(settleTimeout, statusTimeout, sendTimeout time.Duration) ti
 // maxAckDeadline is the longest ack deadline of a Pub/Sub subscription.
 const maxAckDeadline = 10 * time.Minute
 
-// checkDelivery refuses time limits that together let a delivery outlast every
-// ack deadline: it would be delivered again while it still works.
+// checkDelivery rejects time limits with which a delivery can outlast every ack
+// deadline: Pub/Sub would redeliver its message while it still runs.
 func (e *environment) checkDelivery(c Config) {
 	if c.Bank == nil {
 		return
@@ -148,7 +144,7 @@ func (e *environment) checkDelivery(c Config) {
 	}
 }
 
-// environment reads variables and gathers the faults.
+// environment reads variables and collects the faults.
 type environment struct {
 	lookup func(string) (string, bool)
 	faults []error
@@ -165,28 +161,22 @@ func (e *environment) fault(format string, args ...any) {
 	e.faults = append(e.faults, fmt.Errorf(format, args...))
 }
 
-// databaseName is the shape of a database's full name. Which IDs are allowed is
-// Spanner's business; that none is missing is ours, since a database ID alone is
-// what people write.
+// databaseName is the form of a database's full name. Spanner checks the IDs.
 var databaseName = regexp.MustCompile(`^projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+$`)
 
 // ValidDatabase reports whether name is a database's full name.
 func ValidDatabase(name string) bool { return databaseName.MatchString(name) }
 
 func (e *environment) database() string {
-	const expected = "expected projects/PROJECT/instances/INSTANCE/databases/DATABASE"
-	value, set := e.get(EnvDatabase)
-	switch {
-	case !set:
-		e.fault("%s is not set; %s", EnvDatabase, expected)
-	case !ValidDatabase(value):
-		e.fault("%s is %q; %s", EnvDatabase, value, expected)
+	const form = "projects/PROJECT/instances/INSTANCE/databases/DATABASE"
+	value := e.text(EnvDatabase, ValidDatabase, form)
+	if value == "" {
+		e.fault("%s is not set; expected %s", EnvDatabase, form)
 	}
 	return value
 }
 
-// project needs no variable in most deployments, and never the metadata server,
-// which a request would have to wait for.
+// project does not ask the metadata server, because a request would wait for it.
 func (e *environment) project(database string) string {
 	value, set := e.get(EnvProject)
 	if !set && ValidDatabase(database) {
@@ -195,9 +185,8 @@ func (e *environment) project(database string) string {
 	return value
 }
 
-// databaseRoleName is what Spanner allows as the name of a role, but for its length:
-// counting it in the pattern would be the most that this package adds to a cold
-// start.
+// databaseRoleName is Spanner's form of a role's name, without its length: a counted
+// repetition would be this package's largest part of a cold start.
 var databaseRoleName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 
 const maxDatabaseRoleName = 128
@@ -207,26 +196,22 @@ func ValidDatabaseRole(name string) bool {
 	return len(name) <= maxDatabaseRoleName && databaseRoleName.MatchString(name)
 }
 
-func (e *environment) databaseRole() string {
-	value, set := e.get(EnvDatabaseRole)
-	if set && !ValidDatabaseRole(value) {
-		e.fault("%s is %q; expected a database role, such as settleonce_function, or nothing for the account's own rights",
-			EnvDatabaseRole, value)
+func validHostPort(value string) bool {
+	host, port, err := net.SplitHostPort(value)
+	return err == nil && host != "" && port != ""
+}
+
+// text reads a variable; the empty text if it is unset.
+func (e *environment) text(name string, valid func(string) bool, expected string) string {
+	value, set := e.get(name)
+	if set && !valid(value) {
+		e.fault("%s is %q; expected %s", name, value, expected)
 	}
 	return value
 }
 
-func (e *environment) currency() string {
-	value, set := e.get(EnvDefaultCurrency)
-	if set && !payout.ValidCurrency(value) {
-		e.fault("%s is %q; expected an ISO 4217 alphabetic code in upper case, such as EUR, or nothing for no default",
-			EnvDefaultCurrency, value)
-	}
-	return value
-}
-
-// duration reads a duration with its unit. why follows the bounds in the fault of
-// one that is outside them.
+// duration reads a duration with its unit. The fault of a duration outside the bounds
+// ends in why.
 func (e *environment) duration(name string, byDefault, least, most time.Duration, why string) time.Duration {
 	value, set := e.get(name)
 	if !set {
@@ -256,31 +241,9 @@ func (e *environment) count(name string, byDefault, most int) int {
 }
 
 func (e *environment) level() slog.Level {
-	value, set := e.get(EnvLogLevel)
-	if !set {
-		return slog.LevelInfo
+	levels := map[string]slog.Level{
+		"DEBUG": slog.LevelDebug, "INFO": slog.LevelInfo, "WARN": slog.LevelWarn, "WARNING": slog.LevelWarn, "ERROR": slog.LevelError,
 	}
-	switch strings.ToUpper(value) {
-	case "DEBUG":
-		return slog.LevelDebug
-	case "INFO":
-		return slog.LevelInfo
-	case "WARN", "WARNING":
-		return slog.LevelWarn
-	case "ERROR":
-		return slog.LevelError
-	}
-	e.fault("%s is %q; expected DEBUG, INFO, WARNING or ERROR", EnvLogLevel, value)
-	return slog.LevelInfo
-}
-
-func (e *environment) emulator() string {
-	value, set := e.get(EnvEmulatorHost)
-	if !set {
-		return ""
-	}
-	if host, port, err := net.SplitHostPort(value); err != nil || host == "" || port == "" {
-		e.fault("%s is %q; expected host:port, such as 127.0.0.1:9010, or nothing for Spanner itself", EnvEmulatorHost, value)
-	}
-	return value
+	known := func(value string) bool { _, is := levels[strings.ToUpper(value)]; return is }
+	return levels[strings.ToUpper(e.text(EnvLogLevel, known, "DEBUG, INFO, WARNING or ERROR"))] // the zero level is INFO
 }

@@ -41,7 +41,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-func TestEverythingSet(t *testing.T) {
+func TestAllVariablesSet(t *testing.T) {
 	t.Parallel()
 	got, err := fromMap(map[string]string{
 		EnvDatabase: "projects/example.com:p/instances/i-1/databases/d_1", EnvDatabaseRole: "settleonce_function", EnvDefaultCurrency: "KWD",
@@ -85,12 +85,12 @@ func TestFaults(t *testing.T) {
 	const (
 		head         = "read configuration from the environment:\n"
 		databaseForm = "; expected projects/PROJECT/instances/INSTANCE/databases/DATABASE"
-		roleForm     = "; expected a database role, such as settleonce_function, or nothing for the account's own rights"
+		roleForm     = "; expected a database role such as settleonce_function, or empty for the account's own rights"
 		bounds       = "; expected 10s to 9m0s, and less than the subscription's ack deadline, which is at most 10m"
 		durationForm = "; expected a duration with its unit, such as 25s or 1m30s"
-		currencyForm = "; expected an ISO 4217 alphabetic code in upper case, such as EUR, or nothing for no default"
+		currencyForm = "; expected an ISO 4217 alphabetic code in upper case such as EUR, or empty for no default"
 		levelForm    = "; expected DEBUG, INFO, WARNING or ERROR"
-		emulatorForm = "; expected host:port, such as 127.0.0.1:9010, or nothing for Spanner itself"
+		emulatorForm = "; expected host:port such as 127.0.0.1:9010, or empty for Spanner itself"
 	)
 	tests := []struct {
 		name string
@@ -105,18 +105,18 @@ func TestFaults(t *testing.T) {
 			`SPANNER_DATABASE is "projects//instances/i/databases/d"` + databaseForm,
 		},
 		{
-			"database with something after it",
+			"database with a newline",
 			map[string]string{EnvDatabase: database + "\n"},
 			`SPANNER_DATABASE is "projects/p/instances/i/databases/d\n"` + databaseForm,
 		},
 		{"role with a dash", map[string]string{EnvDatabaseRole: "settleonce-function"}, `SPANNER_DATABASE_ROLE is "settleonce-function"` + roleForm},
 		{"currency in lower case", map[string]string{EnvDefaultCurrency: "eur"}, `DEFAULT_CURRENCY is "eur"` + currencyForm},
-		{"currency that is none", map[string]string{EnvDefaultCurrency: "EURO"}, `DEFAULT_CURRENCY is "EURO"` + currencyForm},
+		{"unknown currency", map[string]string{EnvDefaultCurrency: "EURO"}, `DEFAULT_CURRENCY is "EURO"` + currencyForm},
 		{"timeout without a unit", map[string]string{EnvSettleTimeout: "25"}, `SETTLE_TIMEOUT is "25"` + durationForm},
 		{"timeout too short", map[string]string{EnvSettleTimeout: "9.9s"}, `SETTLE_TIMEOUT is "9.9s"` + bounds},
 		{"timeout negative", map[string]string{EnvSettleTimeout: "-25s"}, `SETTLE_TIMEOUT is "-25s"` + bounds},
 		{"timeout too long", map[string]string{EnvSettleTimeout: "9m1s"}, `SETTLE_TIMEOUT is "9m1s"` + bounds},
-		{"level that is none", map[string]string{EnvLogLevel: "TRACE"}, `LOG_LEVEL is "TRACE"` + levelForm},
+		{"unknown level", map[string]string{EnvLogLevel: "TRACE"}, `LOG_LEVEL is "TRACE"` + levelForm},
 		{"emulator without a port", map[string]string{EnvEmulatorHost: "localhost"}, `SPANNER_EMULATOR_HOST is "localhost"` + emulatorForm},
 		{"emulator without a host", map[string]string{EnvEmulatorHost: ":9010"}, `SPANNER_EMULATOR_HOST is ":9010"` + emulatorForm},
 		{

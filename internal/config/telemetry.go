@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// The variables of OpenTelemetry that say whether anything is exported. The
-// library reads them too, and all its others.
+// The variables of OpenTelemetry that switch exports on and off. The library reads
+// them too, and all its others.
 const (
 	EnvOTLPEndpoint        = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	EnvOTLPTracesEndpoint  = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -23,11 +23,11 @@ const (
 	envRevision = "K_REVISION"
 )
 
-// Telemetry says what is exported by OTLP. The zero value exports nothing.
+// Telemetry selects the exports by OTLP. The zero value exports nothing.
 type Telemetry struct {
-	// Traces and Metrics are exported where an endpoint is set for them: by
-	// OTEL_EXPORTER_OTLP_ENDPOINT or the variable of the one. OTEL_TRACES_EXPORTER or
-	// OTEL_METRICS_EXPORTER none, or OTEL_SDK_DISABLED true, stand above that.
+	// Traces and Metrics are exported if they have an endpoint, from
+	// OTEL_EXPORTER_OTLP_ENDPOINT or their own variable. OTEL_TRACES_EXPORTER or
+	// OTEL_METRICS_EXPORTER none, or OTEL_SDK_DISABLED true, override that.
 	Traces, Metrics bool
 	// Service and Revision are the platform's names of the program; Service defaults
 	// to settleonce.
@@ -47,19 +47,19 @@ func (e *environment) telemetry() Telemetry {
 	return t
 }
 
-// exported tells whether one kind of telemetry is exported, by its own variables
-// and those for both kinds.
+// exported reports whether one signal is exported, by its own variables and those for
+// both signals.
 func (e *environment) exported(endpoint, protocol, exporter string) bool {
 	name, value := e.firstOf(endpoint, EnvOTLPEndpoint)
 	if value == "" || e.switchedOff(exporter) {
 		return false
 	}
-	// The fault does not quote the URL: it may hold a key.
+	// The fault does not quote the URL, which may contain a key.
 	if u, err := url.Parse(value); err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
 		e.fault("%s is not a URL such as http://localhost:4318, without user and password", name)
 	}
 	if name, value := e.firstOf(protocol, EnvOTLPProtocol); value != "" && value != "http/protobuf" {
-		e.fault("%s is %q; expected http/protobuf, which is the only one", name, value)
+		e.fault("%s is %q; expected http/protobuf", name, value)
 	}
 	return true
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatIsExported(t *testing.T) {
+func TestExportedSignals(t *testing.T) {
 	t.Parallel()
 	const url = "http://localhost:4318"
 	for name, tt := range map[string]struct {
@@ -44,7 +44,7 @@ func TestTelemetryFaults(t *testing.T) {
 	}
 }
 
-func TestProjectOfTraces(t *testing.T) {
+func TestTraceProject(t *testing.T) {
 	t.Parallel()
 	for want, vars := range map[string]map[string]string{
 		"p": {}, "other": {EnvProject: "other"},
@@ -55,7 +55,7 @@ func TestProjectOfTraces(t *testing.T) {
 	}
 }
 
-func TestServiceOfThePlatform(t *testing.T) {
+func TestServiceFromPlatform(t *testing.T) {
 	t.Parallel()
 	got, err := fromMap(map[string]string{"K_SERVICE": "settle-payout", "K_REVISION": "settle-payout-00007-xyz"})
 	if err != nil || got.Telemetry.Service != "settle-payout" || got.Telemetry.Revision != "settle-payout-00007-xyz" {

@@ -1,49 +1,42 @@
-// Package doctor compares what a deployment is with what it has to be.
+// Package doctor checks that the settings of a deployment fit together.
 //
-// It exists because the promises about replays hold only as long as figures that
-// live in different services agree: a receipt that is deleted before the last
-// message of its payout can come back, an ack deadline that ends before the
-// delivery does, or dead letters that nobody keeps, are seen nowhere else until
-// they have cost something. [Gather] reads the figures through the services' own
-// APIs; [Examine] is pure and judges them.
+// The promises about replays depend on figures that live in different services. If
+// a receipt expires before the last message of its payout, if an ack deadline ends
+// before the delivery, or if a dead-letter topic has no subscription, no service
+// reports it before money or messages are lost. [Gather] reads the figures through
+// the services' own APIs; [Examine] is pure and judges them.
 //
-// What cannot be read is [Unknown] and says why; it is never taken for good.
+// A check whose figures cannot be read is [Unknown], with the reason; it never passes.
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+
+	"cloud.google.com/go/iam/apiv1/iampb"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 )
 
 // Status is the outcome of a check. The zero value is Unknown.
 type Status int
 
 const (
-	// Unknown means that what the check needs could not be read.
+	// Unknown means that the figures could not be read.
 	Unknown Status = iota
-	// OK means that it is as it has to be.
+	// OK means that the check passed.
 	OK
-	// Warn means that nothing is lost, but something is worse than it could be.
+	// Warn means that nothing can be lost, but a setting should be better.
 	Warn
 	// Fail means that a message, a receipt or a guarantee can be lost.
 	Fail
 )
 
 // String returns the status in lower case.
-func (s Status) String() string {
-	switch s {
-	case OK:
-		return "ok"
-	case Warn:
-		return "warn"
-	case Fail:
-		return "fail"
-	case Unknown:
-	}
-	return "unknown"
-}
+func (s Status) String() string { return [...]string{"unknown", "ok", "warn", "fail"}[s] }
 
 // MarshalText returns the status in lower case.
 func (s Status) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -54,174 +47,202 @@ type Finding struct {
 	Check string `json:"check"`
 	// Status is the outcome.
 	Status Status `json:"status"`
-	// Figures are what was compared, or why it could not be.
+	// Figures are the compared figures, or the reason why they could not be compared.
 	Figures string `json:"figures"`
-	// Remedy is a command that mends it, or what to do. Empty where nothing is to be done.
+	// Remedy is a command or an instruction. Empty if there is nothing to do.
 	Remedy string `json:"remedy,omitzero"`
 }
 
-// Reading is something that was asked of a service. The zero value is one that
-// was not asked for.
+// finding makes the finding of a check; Examine adds the check's name.
+func (s Status) finding(format string, args ...any) Finding {
+	return Finding{Status: s, Figures: fmt.Sprintf(format, args...)}
+}
+
+func (f Finding) remedy(format string, args ...any) Finding {
+	f.Remedy = fmt.Sprintf(format, args...)
+	return f
+}
+
+// Reading is a value from a service. The zero value means that Gather did not ask
+// the service.
 type Reading[T any] struct {
 	Value T
-	// Err is why there is no value. Nil with Read false: it was not asked for.
+	// Err is the reason why there is no value. Nil with Read false: not asked.
 	Err error
-	// Read says that there is a value.
+	// Read means that there is a value.
 	Read bool
 }
 
-// why says why there is no value.
-func (r Reading[T]) why() string {
-	if r.Err != nil {
-		return grpcError.ReplaceAllString(r.Err.Error(), "$1: ")
+// unread returns the reason why there is no value; empty if there is one.
+func (r Reading[T]) unread() string {
+	switch {
+	case r.Read:
+		return ""
+	case r.Err == nil:
+		return "not asked for"
+	case strings.Contains(r.Err.Error(), "could not find default credentials"):
+		return noCredentials
 	}
-	return "not asked for"
+	return grpcError.ReplaceAllString(r.Err.Error(), "$1: ")
 }
 
-// grpcError is how gRPC begins an error: its code is worth telling.
+const (
+	// noCredentials stands for the client libraries' error, which every client repeats.
+	noCredentials = "no Google Cloud credentials"
+	login         = "run 'gcloud auth application-default login', or set GOOGLE_APPLICATION_CREDENTIALS"
+)
+
+// grpcError matches the prefix of a gRPC error, to keep its code only.
 var grpcError = regexp.MustCompile(`rpc error: code = (\w+) desc = `)
 
-// State is everything that Examine judges.
+// State has all figures for Examine.
 type State struct {
 	// Database is projects/P/instances/I/databases/D.
 	Database string
 	// SubscriptionName is projects/P/subscriptions/S.
 	SubscriptionName string
-	// FunctionName is projects/P/locations/L/functions/F; empty for none.
-	FunctionName string
 
 	Schema       Reading[Schema]
-	Subscription Reading[Subscription]
-	Topic        Reading[Topic]
+	Subscription Reading[*pubsubpb.Subscription]
+	Topic        Reading[*pubsubpb.Topic]
 	DeadLetters  Reading[DeadLetters]
-	// PublisherPolicy is who may do what with the dead-letter topic,
-	// SubscriberPolicy who with the subscription: members by role, of bindings
-	// without a condition.
-	PublisherPolicy, SubscriberPolicy Reading[map[string][]string]
+	// PublisherPolicy is the IAM policy of the dead-letter topic, SubscriberPolicy that
+	// of the subscription.
+	PublisherPolicy, SubscriberPolicy Reading[*iampb.Policy]
 	Function                          Reading[Function]
-	// Rights says whether the policies were asked for.
+	// Rights means that Gather asked for the policies.
 	Rights bool
 }
 
-// Schema is what the database says of itself.
+// Schema is the state of the database.
 type Schema struct {
-	// Lacking names the tables, columns and indexes that it lacks or has otherwise.
+	// Lacking names the absent or different tables, columns and indexes.
 	Lacking []string
-	// ReceiptTable says that there is the table of receipts.
+	// ReceiptTable means that the table of receipts exists.
 	ReceiptTable bool
 	// PolicyColumn and PolicyDays are its row deletion policy; the empty column: none.
 	PolicyColumn string
 	PolicyDays   int64
-	// VersionRetention is how far back the database can be read; zero: it does not say.
+	// VersionRetention is the time for which old versions can be read; zero: unknown.
 	VersionRetention time.Duration
-	// Roles are the database roles, each with what it may do: "INSERT ledger_movements".
+	// Roles are the database roles with their privileges: "INSERT ledger_movements".
 	Roles map[string][]string
 }
 
-// Subscription is a subscription.
-type Subscription struct {
-	Name, Topic, PushEndpoint string
-	Detached                  bool
-	AckDeadline, Retention    time.Duration
-	// RetainAcked: acknowledged messages are kept for Retention too.
-	RetainAcked bool
-	// Retry says that there is a retry policy; without one a message is delivered again at once.
-	Retry                  bool
-	MinBackoff, MaxBackoff time.Duration
-	// DeadLetterTopic is empty where there is no dead-letter policy.
-	DeadLetterTopic string
-	MaxAttempts     int
-	// Expires is after how long without use the subscription is deleted; zero: never.
-	Expires time.Duration
-}
-
-// Topic is a topic.
-type Topic struct {
-	Name string
-	// Retention is how long it keeps messages; zero: not at all.
-	Retention time.Duration
-	// Schema is the message schema; empty: none. Encoding is JSON or BINARY.
-	Schema, Encoding string
-}
-
-// DeadLetters is the dead-letter topic and its subscriptions.
+// DeadLetters is the dead-letter topic, nil if it does not exist, with its subscriptions.
 type DeadLetters struct {
-	Topic         Topic
-	Subscriptions []Subscription
+	Topic         *pubsubpb.Topic
+	Subscriptions []*pubsubpb.Subscription
 }
 
-// longest returns how long a dead letter can come back.
-func (d DeadLetters) longest() time.Duration {
-	longest := d.Topic.Retention
-	for _, s := range d.Subscriptions {
-		longest = max(longest, s.Retention)
-	}
-	return longest
-}
-
-// Function is SettlePayout as it is deployed, or what is known of it.
+// Function is the deployed SettlePayout, or the caller's description of it.
 type Function struct {
 	Timeout time.Duration
-	// Database is what it settles in; empty: not known.
+	// Database is the function's database; empty: unknown.
 	Database string
-	// DatabaseRole is the role in which it does; empty: none, or not known.
+	// DatabaseRole is the function's database role; empty: none, or unknown.
 	DatabaseRole string
-	// Limits are what a delivery may take and what the bank promises.
-	Limits Limits
-	// Trigger is its event trigger; the zero value: not known.
-	Trigger Trigger
-	// Deployed says that this was read of the function itself.
+	// Settle, BankSend and BankStatus are the time limits of a delivery.
+	Settle, BankSend, BankStatus time.Duration
+	// Bank means that there is a bank; KeyLifetime is how long it remembers a key.
+	Bank        bool
+	KeyLifetime time.Duration
+	// TriggerTopic is the topic of its event trigger; empty: unknown. Retries means that
+	// the trigger retries.
+	TriggerTopic string
+	Retries      bool
+	// Deployed means that the figures come from the function itself.
 	Deployed bool
 }
 
-// Trigger is a function's event trigger.
-type Trigger struct {
-	Topic   string
-	Retries bool
-}
+// The reasons why a check has no figures; empty if it has them.
 
-// Limits are time limits of the function, from its environment.
-type Limits struct {
-	Settle, BankSend, BankStatus time.Duration
-	// Bank says that there is a bank; KeyLifetime is how long it remembers a key.
-	Bank        bool
-	KeyLifetime time.Duration
-}
+func (s State) noSchema() string       { return s.Schema.unread() }
+func (s State) noFunction() string     { return s.Function.unread() }
+func (s State) noSubscription() string { return s.Subscription.unread() }
+func (s State) noTopic() string        { return cmp.Or(s.noSubscription(), s.Topic.unread()) }
 
-// Examine judges a deployment. It makes the same checks in the same order, whatever was read.
-func Examine(s State) []Finding {
-	findings := []Finding{
-		s.schema(), s.receiptRetention(), s.keyLifetime(), s.versionRetention(),
-		s.delivery(), s.ackDeadline(), s.retry(), s.deadLetterPolicy(), s.expiry(),
-		s.deadLetterSubscription(), s.deadLetterRetention(), s.topicRetention(), s.messageSchema(),
-		s.functionTimeout(), s.functionSettings(), s.databaseRole(),
+func (s State) noDeadLetters() string {
+	if !s.Subscription.Read || s.deadLetterTopic() == "" {
+		return s.noSubscription()
 	}
+	return s.DeadLetters.unread()
+}
+
+// check judges the figures of the State.
+type check struct {
+	name   string
+	unread func(State) string
+	judge  func(State) Finding
+}
+
+var checks = []check{
+	{"schema", State.noSchema, State.schema},
+	{"receipt retention", func(s State) string { return cmp.Or(s.noSchema(), s.noTopic(), s.noDeadLetters()) }, State.receiptRetention},
+	{"bank key lifetime", State.noFunction, State.keyLifetime},
+	{"point-in-time recovery", State.noSchema, State.versionRetention},
+	{"subscription", State.noSubscription, State.delivery},
+	{"ack deadline", func(s State) string { return cmp.Or(s.noSubscription(), s.noFunction()) }, State.ackDeadline},
+	{"retry policy", State.noSubscription, State.retry},
+	{"dead-letter policy", State.noSubscription, State.deadLetterPolicy},
+	{"subscription expiry", State.noSubscription, State.expiry},
+	{"dead-letter subscription", State.noDeadLetters, State.deadLetterSubscription},
+	{"dead-letter retention", State.noDeadLetters, State.deadLetterRetention},
+	{"topic retention", State.noTopic, State.topicRetention},
+	{"message schema", State.noTopic, State.messageSchema},
+	{"function timeout", State.noFunction, State.functionTimeout},
+	{"function", State.noFunction, State.functionSettings},
+	{"database role", func(s State) string { return cmp.Or(s.noFunction(), s.noSchema()) }, State.databaseRole},
+}
+
+var rightChecks = []check{
+	{"dead-letter right to publish", State.noDeadLetters, State.publisherRight},
+	{"dead-letter right to acknowledge", State.noSubscription, State.subscriberRight},
+}
+
+// Examine judges a deployment. It runs the same checks in the same order, whatever
+// could be read, and gives the reason for a failed reading once.
+func Examine(s State) []Finding {
+	all := checks
 	if s.Rights {
-		findings = append(findings, s.publisherRight(), s.subscriberRight())
+		all = slices.Concat(checks, rightChecks)
+	}
+	findings := make([]Finding, 0, len(all))
+	told := map[string]string{} // name of the check by reason
+	for _, c := range all {
+		f := Unknown.finding("%s", c.unread(s))
+		if f.Figures == "" {
+			f = c.judge(s)
+		}
+		if first := told[f.Figures]; first != "" && f.Status == Unknown {
+			f = Unknown.finding("see %q", first)
+		} else if f.Status == Unknown {
+			told[f.Figures] = c.name
+		}
+		if f.Figures == noCredentials {
+			f.Remedy = login
+		}
+		f.Check = c.name
+		findings = append(findings, f)
 	}
 	return findings
 }
 
-// Worst returns the status that decides about all: a Fail, else an Unknown, else
-// a Warn.
+// Worst returns the status of the whole: Fail if a check failed, else Unknown if one
+// is unknown, else Warn or OK.
 func Worst(findings []Finding) Status {
 	worst := OK
+	rank := map[Status]int{OK: 0, Warn: 1, Unknown: 2, Fail: 3}
 	for _, f := range findings {
-		switch {
-		case f.Status == Fail || worst == Fail:
-			worst = Fail
-		case f.Status == Unknown || worst == Unknown:
-			worst = Unknown
-		case f.Status == Warn:
-			worst = Warn
+		if rank[f.Status] > rank[worst] {
+			worst = f.Status
 		}
 	}
 	return worst
 }
 
-// span writes a duration as people do: days where it is whole days.
+// span formats a duration, in days if they are whole: 7d, 1m30s, 72h.
 func span(d time.Duration) string {
-	const day = 24 * time.Hour
 	if d >= day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)
 	}
@@ -235,7 +256,7 @@ func span(d time.Duration) string {
 	return text
 }
 
-// last is what follows the last slash of a resource name.
+// last is the part of a resource name after its last slash.
 func last(name string) string { return name[strings.LastIndex(name, "/")+1:] }
 
 // project is P of projects/P/….

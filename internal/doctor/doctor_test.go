@@ -1,24 +1,32 @@
 package doctor
 
 import (
+	"fmt"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"cloud.google.com/go/iam/apiv1/iampb"
+	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/settleonce/settleonce/schema"
 )
 
 func got[T any](value T) Reading[T] { return Reading[T]{Value: value, Read: true} }
 
-// asDeployed is everything as deploy/ makes it, with its own figures.
+const testAgent = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
+
+// asDeployed has the figures of a deployment by deploy/ with its default settings.
 func asDeployed(t *testing.T) State {
 	t.Helper()
 	statements, err := schema.Statements()
 	if err != nil {
 		t.Fatal(err)
 	}
-	// As Spanner prints them.
+	// In the format in which Spanner prints them.
 	statements = append(statements,
 		"ALTER DATABASE d SET OPTIONS (\n  version_retention_period = '7d'\n)",
 		"CREATE ROLE settleonce_function",
@@ -34,29 +42,37 @@ func asDeployed(t *testing.T) State {
 	const (
 		topic = "projects/p/topics/payouts"
 		dead  = "projects/p/topics/payouts-dead-letters"
-		agent = "serviceAccount:service-1@gcp-sa-pubsub.iam.gserviceaccount.com"
 	)
 	return State{
 		Database: "projects/p/instances/i/databases/d", SubscriptionName: "projects/p/subscriptions/s", Rights: true,
 		Schema: got(parsed),
-		Subscription: got(Subscription{
-			Name: "projects/p/subscriptions/s", Topic: topic, PushEndpoint: "https://example.com", AckDeadline: 120 * time.Second,
-			Retention: 7 * day, Retry: true, MinBackoff: 10 * time.Second, MaxBackoff: 600 * time.Second, DeadLetterTopic: dead, MaxAttempts: 100,
+		Subscription: got(&pubsubpb.Subscription{
+			Name: "projects/p/subscriptions/s", Topic: topic, PushConfig: &pubsubpb.PushConfig{PushEndpoint: "https://example.com"},
+			AckDeadlineSeconds: 120, MessageRetentionDuration: inDays(7), ExpirationPolicy: &pubsubpb.ExpirationPolicy{},
+			RetryPolicy:      &pubsubpb.RetryPolicy{MinimumBackoff: durationpb.New(10 * time.Second), MaximumBackoff: durationpb.New(600 * time.Second)},
+			DeadLetterPolicy: &pubsubpb.DeadLetterPolicy{DeadLetterTopic: dead, MaxDeliveryAttempts: 100},
 		}),
-		Topic: got(Topic{Name: topic, Retention: 7 * day, Schema: "projects/p/schemas/payout-v1", Encoding: "JSON"}),
+		Topic: got(&pubsubpb.Topic{
+			Name: topic, MessageRetentionDuration: inDays(7),
+			SchemaSettings: &pubsubpb.SchemaSettings{Schema: "projects/p/schemas/payout-v1", Encoding: pubsubpb.Encoding_JSON},
+		}),
 		DeadLetters: got(DeadLetters{
-			Topic:         Topic{Name: dead, Retention: 31 * day},
-			Subscriptions: []Subscription{{Name: "projects/p/subscriptions/payouts-dead-letters", Retention: 31 * day}},
+			Topic: &pubsubpb.Topic{Name: dead, MessageRetentionDuration: inDays(31)},
+			Subscriptions: []*pubsubpb.Subscription{{
+				Name: "projects/p/subscriptions/payouts-dead-letters", MessageRetentionDuration: inDays(31), ExpirationPolicy: &pubsubpb.ExpirationPolicy{},
+			}},
 		}),
-		PublisherPolicy:  got(map[string][]string{"roles/pubsub.publisher": {agent}}),
-		SubscriberPolicy: got(map[string][]string{"roles/pubsub.subscriber": {agent}}),
+		PublisherPolicy:  got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.publisher", Members: []string{testAgent}}}}),
+		SubscriberPolicy: got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.subscriber", Members: []string{testAgent}}}}),
 		Function: got(Function{
 			Deployed: true, Timeout: 90 * time.Second, Database: "projects/p/instances/i/databases/d", DatabaseRole: "settleonce_function",
-			Limits:  Limits{Settle: 25 * time.Second, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour},
-			Trigger: Trigger{Topic: topic, Retries: true},
+			Settle: 25 * time.Second, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour,
+			TriggerTopic: topic, Retries: true,
 		}),
 	}
 }
+
+func inDays(n int) *durationpb.Duration { return durationpb.New(time.Duration(n) * day) }
 
 func find(t *testing.T, findings []Finding, check string) Finding {
 	t.Helper()
@@ -69,7 +85,7 @@ func find(t *testing.T, findings []Finding, check string) Finding {
 	return Finding{}
 }
 
-func TestEverythingAsDeployedIsOK(t *testing.T) {
+func TestDefaultDeploymentPasses(t *testing.T) {
 	t.Parallel()
 	findings := Examine(asDeployed(t))
 	for _, f := range findings {
@@ -78,13 +94,13 @@ func TestEverythingAsDeployedIsOK(t *testing.T) {
 		}
 	}
 	if worst := Worst(findings); worst != OK {
-		t.Errorf("the whole is %v", worst)
+		t.Errorf("Worst = %v, want OK", worst)
 	}
 }
 
-// TestWhatNoEmulatorHas changes one thing at a time that the emulators cannot be
-// brought to.
-func TestWhatNoEmulatorHas(t *testing.T) {
+// TestFaultsWithoutEmulator changes one figure at a time to a value that the emulators
+// do not accept or have.
+func TestFaultsWithoutEmulator(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -94,38 +110,37 @@ func TestWhatNoEmulatorHas(t *testing.T) {
 		figures string
 	}{
 		{
-			"the longest that Pub/Sub keeps", func(s *State) {
-				s.Subscription.Value.Retention, s.Topic.Value.Retention = 31*day, 31*day
+			"longest retentions of Pub/Sub", func(s *State) {
+				s.Subscription.Value.MessageRetentionDuration, s.Topic.Value.MessageRetentionDuration = inDays(31), inDays(31)
 			}, "receipt retention", OK, "receipts 100d >= 31d + 31d + 31d + 72h = 96d",
 		},
 		{
-			"seek within what is acknowledged", func(s *State) {
-				s.Topic.Value.Retention, s.Subscription.Value.Retention, s.Subscription.Value.RetainAcked = 0, 31*day, true
+			"seek to acknowledged messages", func(s *State) {
+				s.Topic.Value.MessageRetentionDuration = nil
+				s.Subscription.Value.MessageRetentionDuration, s.Subscription.Value.RetainAckedMessages = inDays(31), true
 				s.Schema.Value.PolicyDays = 95
 			}, "receipt retention", Fail, "receipts 95d < 31d + 31d + 31d + 72h = 96d",
 		},
 		{
 			"no dead letters", func(s *State) {
-				s.Subscription.Value.DeadLetterTopic, s.DeadLetters = "", Reading[DeadLetters]{}
+				s.Subscription.Value.DeadLetterPolicy, s.DeadLetters = nil, Reading[DeadLetters]{}
 			}, "receipt retention", OK, "7d + 0s + 7d + 72h = 17d",
 		},
 		{
-			"dead letters' subscription expires", func(s *State) {
-				s.DeadLetters.Value.Subscriptions[0].Expires = 31 * day
-			}, "dead-letter retention", Fail, "after 31d in which nobody pulls",
+			"dead-letter subscription expires", func(s *State) { s.DeadLetters.Value.Subscriptions[0].ExpirationPolicy = nil },
+			"dead-letter retention", Fail, "after 31d without a pull",
 		},
 		{
-			"dead letters for a day", func(s *State) {
-				s.DeadLetters.Value.Subscriptions[0].Retention = day
+			"dead-letter retention of a day", func(s *State) {
+				s.DeadLetters.Value.Subscriptions[0].MessageRetentionDuration = inDays(1)
 			}, "dead-letter retention", Warn, "1d < 7d",
 		},
 		{
-			"dead letters' subscription detached", func(s *State) {
-				s.DeadLetters.Value.Subscriptions[0].Detached = true
-			}, "dead-letter subscription", Fail, "dropped",
+			"dead-letter subscription detached", func(s *State) { s.DeadLetters.Value.Subscriptions[0].Detached = true },
+			"dead-letter subscription", Fail, "drops the dead letters",
 		},
 		{
-			"subscription expires", func(s *State) { s.Subscription.Value.Expires = 31 * day },
+			"subscription expires", func(s *State) { s.Subscription.Value.ExpirationPolicy = nil },
 			"subscription expiry", Warn, "deleted after 31d",
 		},
 		{
@@ -137,45 +152,56 @@ func TestWhatNoEmulatorHas(t *testing.T) {
 			"subscription", Fail, "deleted",
 		},
 		{
-			"topic keeps nothing", func(s *State) { s.Topic.Value.Retention = 0 },
+			"topic without retention", func(s *State) { s.Topic.Value.MessageRetentionDuration = nil },
 			"topic retention", Warn, "topic 0s < subscription 7d",
 		},
 		{
-			"messages in binary", func(s *State) { s.Topic.Value.Encoding = "BINARY" },
+			"binary messages", func(s *State) { s.Topic.Value.SchemaSettings.Encoding = pubsubpb.Encoding_BINARY },
 			"message schema", Fail, "reads JSON",
 		},
 		{
-			"no role", func(s *State) { s.Function.Value.DatabaseRole = "" },
-			"database role", Warn, "whatever its account may",
+			"conditional grant", func(s *State) {
+				policy := `{"bindings": [{"role": "roles/pubsub.publisher", "members": ["` + testAgent + `"], "condition": {"title": "t"}}]}`
+				s.PublisherPolicy.Err = protojson.Unmarshal([]byte(policy), s.PublisherPolicy.Value)
+				s.PublisherPolicy.Read = s.PublisherPolicy.Err == nil
+			}, "dead-letter right to publish", Fail, "lacks roles/pubsub.publisher",
 		},
 		{
-			"role not there", func(s *State) { s.Function.Value.DatabaseRole = "other" },
+			"no role", func(s *State) { s.Function.Value.DatabaseRole = "" },
+			"database role", Warn, "all rights of its service account",
+		},
+		{
+			"unknown role", func(s *State) { s.Function.Value.DatabaseRole = "other" },
 			"database role", Fail, "no role other",
 		},
 		{
-			"no roles at all", func(s *State) { s.Schema.Value.Roles = nil },
-			"database role", Fail, "the Spanner emulator knows none",
+			"database without roles", func(s *State) { s.Schema.Value.Roles = nil },
+			"database role", Fail, "the Spanner emulator has none",
 		},
 		{
-			"role may not settle", func(s *State) {
+			"role cannot settle", func(s *State) {
 				s.Schema.Value.Roles = map[string][]string{"settleonce_function": {"SELECT ledger_movements"}}
-			}, "database role", Fail, "may not INSERT ledger_movements",
+			}, "database role", Fail, "lacks INSERT ledger_movements",
 		},
 		{
-			"role may delete", func(s *State) {
+			"role can delete", func(s *State) {
 				s.Schema.Value.Roles["settleonce_function"] = append(s.Schema.Value.Roles["settleonce_function"], "DELETE settlement_receipts")
-			}, "database role", Warn, "may DELETE settlement_receipts",
+			}, "database role", Warn, "has DELETE settlement_receipts",
 		},
 		{
-			"function not read", func(s *State) { s.Function = Reading[Function]{Err: errNoFunction} },
-			"ack deadline", Unknown, "--function",
+			"function not named", func(s *State) { s.Function = Reading[Function]{Err: errNoFunction} },
+			"bank key lifetime", Unknown, "--function",
 		},
 		{
-			"profile without a lifetime", func(s *State) { s.Function.Value.Limits.KeyLifetime = 0 },
+			"function not named, second check", func(s *State) { s.Function = Reading[Function]{Err: errNoFunction} },
+			"ack deadline", Unknown, `see "bank key lifetime"`,
+		},
+		{
+			"profile without a lifetime", func(s *State) { s.Function.Value.KeyLifetime = 0 },
 			"bank key lifetime", Unknown, "profile",
 		},
 		{
-			"another topic's trigger", func(s *State) { s.Function.Value.Trigger.Topic = "projects/p/topics/old" },
+			"trigger on another topic", func(s *State) { s.Function.Value.TriggerTopic = "projects/p/topics/old" },
 			"function", Fail, "projects/p/topics/old",
 		},
 	}
@@ -192,16 +218,16 @@ func TestWhatNoEmulatorHas(t *testing.T) {
 	}
 }
 
-// TestAShellPassesStatementsOn: what stands between grave accents is not to be run.
-func TestAShellPassesStatementsOn(t *testing.T) {
+// TestRemedySurvivesShell: a shell runs text between unescaped grave accents.
+func TestRemedySurvivesShell(t *testing.T) {
 	t.Parallel()
 	s := asDeployed(t)
 	s.Schema.Value.VersionRetention = time.Hour
 	remedy := find(t, Examine(s), "point-in-time recovery").Remedy
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", `gcloud() { for word; do last=$word; done; printf %s "$last"; }; `+remedy)
-	said, err := cmd.Output()
-	if want := "--ddl=ALTER DATABASE `d` SET OPTIONS (version_retention_period = '7d')"; err != nil || string(said) != want {
-		t.Errorf("%s\npasses %q, %v; want %q", remedy, said, err, want)
+	out, err := cmd.Output()
+	if want := "--ddl=ALTER DATABASE `d` SET OPTIONS (version_retention_period = '7d')"; err != nil || string(out) != want {
+		t.Errorf("%s\npasses %q, %v; want %q", remedy, out, err, want)
 	}
 }
 
@@ -220,7 +246,28 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-func TestFunctionWithoutItsDefaults(t *testing.T) {
+func TestMissingCredentialsAreReportedOnce(t *testing.T) {
+	t.Parallel()
+	noCredentials := func(client string) error {
+		return fmt.Errorf("connect to %s: credentials: could not find default credentials. See https://example.com for more information", client)
+	}
+	s := State{Rights: true}
+	s.Schema.Err, s.Subscription.Err, s.Function.Err = noCredentials("Spanner"), noCredentials("Pub/Sub"), noCredentials("Cloud Functions")
+	var remedies int
+	for i, f := range Examine(s) {
+		if f.Status != Unknown || i > 0 && f.Figures != `see "schema"` {
+			t.Errorf("%+v", f)
+		}
+		if strings.Contains(f.Remedy, "gcloud auth application-default login") {
+			remedies++
+		}
+	}
+	if remedies != 1 {
+		t.Errorf("%d findings say how to log in, want 1", remedies)
+	}
+}
+
+func TestFunctionWithProfileHasNoKeyLifetime(t *testing.T) {
 	t.Parallel()
 	f, err := newFunction(func(name string) string {
 		return map[string]string{"SETTLE_TIMEOUT": "9m", "BANK_URL": "https://bank.example", "BANK_PROFILE": "/profile.json"}[name]
@@ -228,11 +275,11 @@ func TestFunctionWithoutItsDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Limits{Settle: 9 * time.Minute, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true}
-	if f.Limits != want {
-		t.Errorf("%+v, want %+v", f.Limits, want)
+	want := Function{Settle: 9 * time.Minute, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true}
+	if f != want {
+		t.Errorf("%+v, want %+v", f, want)
 	}
 	if _, err := newFunction(func(string) string { return "soon" }); err == nil {
-		t.Error("a time limit of soon is taken")
+		t.Error("accepts a time limit of soon")
 	}
 }

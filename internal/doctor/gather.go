@@ -18,45 +18,42 @@ import (
 )
 
 const (
-	// requestLimit bounds one question to a service.
+	// requestLimit bounds the requests for one reading.
 	requestLimit = 20 * time.Second
-	// defaultExpiry is after how long an unused subscription is deleted that says
-	// nothing about it.
-	defaultExpiry = 31 * day
-	// maxDeadLetterSubscriptions bounds how many are looked at.
+	// maxDeadLetterSubscriptions bounds the subscriptions that are read.
 	maxDeadLetterSubscriptions = 100
 )
 
-// Target is what Gather reads.
+// Target names the resources for Gather.
 type Target struct {
 	// Database is projects/P/instances/I/databases/D. Required.
 	Database string
-	// Subscription is projects/P/subscriptions/S, the one of the function's trigger. Required.
+	// Subscription is the trigger's, projects/P/subscriptions/S. Required.
 	Subscription string
-	// Function is projects/P/locations/L/functions/F. Empty: it is not read, and
-	// Timeout and Env stand for it.
+	// Function is projects/P/locations/L/functions/F. If it is empty, Gather uses Timeout
+	// and Env instead.
 	Function string
-	// Timeout is the function's timeout where Function is empty; zero: not known.
+	// Timeout is the function's timeout if Function is empty; zero: unknown.
 	Timeout time.Duration
-	// Env looks the function's variables up where Function is empty.
+	// Env looks up the function's variables if Function is empty.
 	Env func(string) string
-	// WithoutRights leaves out who may do what.
+	// WithoutRights skips the IAM policies.
 	WithoutRights bool
-	// SpannerOptions, PubSubOptions and FunctionsOptions are given to the clients.
+	// SpannerOptions, PubSubOptions and FunctionsOptions configure the clients.
 	SpannerOptions, PubSubOptions, FunctionsOptions []option.ClientOption
 }
 
-// Gather reads everything that Examine judges. What cannot be read is in the
-// State, with the reason; there is no other error.
+// Gather reads all figures for Examine. A failed reading is in the State with its
+// reason.
 func Gather(ctx context.Context, t Target) State {
-	s := State{Database: t.Database, SubscriptionName: t.Subscription, FunctionName: t.Function, Rights: !t.WithoutRights}
+	s := State{Database: t.Database, SubscriptionName: t.Subscription, Rights: !t.WithoutRights}
 	s.Schema = read(ctx, func(ctx context.Context) (Schema, error) { return readSchema(ctx, t) })
 	s.Function = readFunction(ctx, t)
 	readPubSub(ctx, t, &s)
 	return s
 }
 
-// read asks a question within requestLimit.
+// read calls ask within requestLimit.
 func read[T any](ctx context.Context, ask func(context.Context) (T, error)) Reading[T] {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -78,7 +75,7 @@ func readSchema(ctx context.Context, t Target) (Schema, error) {
 	if err != nil || s.VersionRetention != 0 {
 		return s, err
 	}
-	// The default does not stand in the schema.
+	// The schema does not state the default.
 	db, err := admin.GetDatabase(ctx, &databasepb.GetDatabaseRequest{Name: t.Database})
 	if err != nil {
 		return Schema{}, fmt.Errorf("read database %s: %w", t.Database, err)
@@ -87,88 +84,71 @@ func readSchema(ctx context.Context, t Target) (Schema, error) {
 	return s, err
 }
 
-// readPubSub reads the subscription and what it leads to.
+// readPubSub reads the subscription, its topics and the policies.
 func readPubSub(ctx context.Context, t Target, s *State) {
-	subscriptions, err := pubsub.NewSubscriptionAdminClient(ctx, t.PubSubOptions...)
+	p, err := newPubSubReader(ctx, t.PubSubOptions)
 	if err != nil {
 		s.Subscription.Err = fmt.Errorf("connect to Pub/Sub: %w", err)
 		return
 	}
-	defer subscriptions.Close()
-	topics, err := pubsub.NewTopicAdminClient(ctx, t.PubSubOptions...)
-	if err != nil {
-		s.Subscription.Err = fmt.Errorf("connect to Pub/Sub: %w", err)
-		return
-	}
-	defer topics.Close()
-	p := pubsubReader{subscriptions: subscriptions, topics: topics}
-
-	s.Subscription = read(ctx, func(ctx context.Context) (Subscription, error) { return p.subscription(ctx, t.Subscription) })
+	defer p.close()
+	s.Subscription = read(ctx, func(ctx context.Context) (*pubsubpb.Subscription, error) { return p.subscription(ctx, t.Subscription) })
 	if !s.Subscription.Read {
 		return
 	}
-	sub := s.Subscription.Value
-	if sub.Topic != deletedTopic {
-		s.Topic = read(ctx, func(ctx context.Context) (Topic, error) { return p.topic(ctx, sub.Topic) })
+	if topic := s.Subscription.Value.GetTopic(); topic != deletedTopic {
+		s.Topic = read(ctx, func(ctx context.Context) (*pubsubpb.Topic, error) { return p.topic(ctx, topic) })
 	}
-	if sub.DeadLetterTopic != "" {
-		s.DeadLetters = read(ctx, func(ctx context.Context) (DeadLetters, error) { return p.deadLetters(ctx, sub.DeadLetterTopic) })
+	dead := s.deadLetterTopic()
+	if dead != "" {
+		s.DeadLetters = read(ctx, func(ctx context.Context) (DeadLetters, error) { return p.deadLetters(ctx, dead) })
 	}
 	if t.WithoutRights {
 		return
 	}
-	s.SubscriberPolicy = read(ctx, func(ctx context.Context) (map[string][]string, error) {
-		return members(subscriptions.GetIamPolicy(ctx, &iampb.GetIamPolicyRequest{Resource: sub.Name}))
-	})
-	if sub.DeadLetterTopic != "" {
-		s.PublisherPolicy = read(ctx, func(ctx context.Context) (map[string][]string, error) {
-			return members(topics.GetIamPolicy(ctx, &iampb.GetIamPolicyRequest{Resource: sub.DeadLetterTopic}))
-		})
+	s.SubscriberPolicy = readPolicy(ctx, p.subscriptions.GetIamPolicy, t.Subscription)
+	if dead != "" {
+		s.PublisherPolicy = readPolicy(ctx, p.topics.GetIamPolicy, dead)
 	}
 }
 
-// pubsubReader reads Pub/Sub.
 type pubsubReader struct {
 	subscriptions *pubsub.SubscriptionAdminClient
 	topics        *pubsub.TopicAdminClient
 }
 
-func (p pubsubReader) subscription(ctx context.Context, name string) (Subscription, error) {
+func newPubSubReader(ctx context.Context, options []option.ClientOption) (p pubsubReader, err error) {
+	if p.subscriptions, err = pubsub.NewSubscriptionAdminClient(ctx, options...); err != nil {
+		return p, err
+	}
+	if p.topics, err = pubsub.NewTopicAdminClient(ctx, options...); err != nil {
+		_ = p.subscriptions.Close()
+	}
+	return p, err
+}
+
+func (p pubsubReader) close() {
+	_ = p.subscriptions.Close()
+	_ = p.topics.Close()
+}
+
+func (p pubsubReader) subscription(ctx context.Context, name string) (*pubsubpb.Subscription, error) {
 	sub, err := p.subscriptions.GetSubscription(ctx, &pubsubpb.GetSubscriptionRequest{Subscription: name})
 	if err != nil {
-		return Subscription{}, fmt.Errorf("read subscription %s: %w", name, err)
+		return nil, fmt.Errorf("read subscription %s: %w", name, err)
 	}
-	read := Subscription{
-		Name: sub.GetName(), Topic: sub.GetTopic(), PushEndpoint: sub.GetPushConfig().GetPushEndpoint(), Detached: sub.GetDetached(),
-		AckDeadline: time.Duration(sub.GetAckDeadlineSeconds()) * time.Second,
-		Retention:   sub.GetMessageRetentionDuration().AsDuration(), RetainAcked: sub.GetRetainAckedMessages(),
-		Retry:           sub.GetRetryPolicy() != nil,
-		MinBackoff:      sub.GetRetryPolicy().GetMinimumBackoff().AsDuration(),
-		MaxBackoff:      sub.GetRetryPolicy().GetMaximumBackoff().AsDuration(),
-		DeadLetterTopic: sub.GetDeadLetterPolicy().GetDeadLetterTopic(),
-		MaxAttempts:     int(sub.GetDeadLetterPolicy().GetMaxDeliveryAttempts()),
-		Expires:         defaultExpiry,
-	}
-	// A policy without a time means never; no policy means the default.
-	if policy := sub.GetExpirationPolicy(); policy != nil {
-		read.Expires = policy.GetTtl().AsDuration()
-	}
-	return read, nil
+	return sub, nil
 }
 
-func (p pubsubReader) topic(ctx context.Context, name string) (Topic, error) {
+func (p pubsubReader) topic(ctx context.Context, name string) (*pubsubpb.Topic, error) {
 	topic, err := p.topics.GetTopic(ctx, &pubsubpb.GetTopicRequest{Topic: name})
 	if err != nil {
-		return Topic{}, fmt.Errorf("read topic %s: %w", name, err)
+		return nil, fmt.Errorf("read topic %s: %w", name, err)
 	}
-	return Topic{
-		Name: topic.GetName(), Retention: topic.GetMessageRetentionDuration().AsDuration(),
-		Schema: topic.GetSchemaSettings().GetSchema(), Encoding: topic.GetSchemaSettings().GetEncoding().String(),
-	}, nil
+	return topic, nil
 }
 
-// deadLetters reads a dead-letter topic. One that is not there is no error: its
-// name is then empty.
+// deadLetters reads a dead-letter topic, whose absence is not an error.
 func (p pubsubReader) deadLetters(ctx context.Context, name string) (d DeadLetters, err error) {
 	d.Topic, err = p.topic(ctx, name)
 	if status.Code(err) == codes.NotFound || name == deletedTopic {
@@ -195,26 +175,23 @@ func (p pubsubReader) deadLetters(ctx context.Context, name string) (d DeadLette
 	return d, nil
 }
 
-// members returns the members of a policy by role. A binding with a condition may
-// not hold at this moment and is left out.
-func members(policy *iampb.Policy, err error) (map[string][]string, error) {
-	if status.Code(err) == codes.Unimplemented {
-		return nil, errNoPolicies
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read who has which role: %w", err)
-	}
-	byRole := map[string][]string{}
-	for _, binding := range policy.GetBindings() {
-		if binding.GetCondition() == nil {
-			byRole[binding.GetRole()] = append(byRole[binding.GetRole()], binding.GetMembers()...)
+// policyReader is the method of Pub/Sub's clients that reads a policy.
+type policyReader[Option any] func(context.Context, *iampb.GetIamPolicyRequest, ...Option) (*iampb.Policy, error)
+
+func readPolicy[Option any](ctx context.Context, get policyReader[Option], resource string) Reading[*iampb.Policy] {
+	return read(ctx, func(ctx context.Context) (*iampb.Policy, error) {
+		policy, err := get(ctx, &iampb.GetIamPolicyRequest{Resource: resource})
+		if status.Code(err) == codes.Unimplemented {
+			return nil, errNoPolicies
 		}
-	}
-	return byRole, nil
+		if err != nil {
+			return nil, fmt.Errorf("read the policy of %s: %w", resource, err)
+		}
+		return policy, nil
+	})
 }
 
-// readFunction reads the function through the Cloud Functions API, or takes what
-// the target says of it.
+// readFunction reads the function through the Cloud Functions API, or from the target.
 func readFunction(ctx context.Context, t Target) Reading[Function] {
 	if t.Function == "" {
 		if t.Timeout == 0 {
@@ -234,19 +211,15 @@ func readFunction(ctx context.Context, t Target) Reading[Function] {
 }
 
 // Variables reads the environment variables of a deployed function, named
-// projects/P/locations/L/functions/F. Secrets are not among them.
+// projects/P/locations/L/functions/F, without its secrets.
 func Variables(ctx context.Context, function string, options ...option.ClientOption) (map[string]string, error) {
-	variables := read(ctx, func(ctx context.Context) (map[string]string, error) {
-		deployed, err := getFunction(ctx, function, options)
-		if err != nil {
-			return nil, err
-		}
-		if deployed.ServiceConfig == nil {
-			return nil, fmt.Errorf("read function %s: it says nothing about its environment", function)
-		}
-		return deployed.ServiceConfig.EnvironmentVariables, nil
-	})
-	return variables.Value, variables.Err
+	ctx, cancel := context.WithTimeout(ctx, requestLimit)
+	defer cancel()
+	deployed, err := getFunction(ctx, function, options)
+	if err != nil {
+		return nil, err
+	}
+	return deployed.ServiceConfig.EnvironmentVariables, nil
 }
 
 func getFunction(ctx context.Context, name string, options []option.ClientOption) (*cloudfunctions.Function, error) {
@@ -258,12 +231,15 @@ func getFunction(ctx context.Context, name string, options []option.ClientOption
 	if err != nil {
 		return nil, fmt.Errorf("read function %s: %w", name, err)
 	}
+	if deployed.ServiceConfig == nil {
+		return nil, fmt.Errorf("read function %s: no environment in the answer", name)
+	}
 	return deployed, nil
 }
 
 func describe(deployed *cloudfunctions.Function) (Function, error) {
-	if deployed.ServiceConfig == nil || deployed.ServiceConfig.TimeoutSeconds == 0 {
-		return Function{}, fmt.Errorf("read function %s: it says nothing about its timeout", deployed.Name)
+	if deployed.ServiceConfig.TimeoutSeconds == 0 {
+		return Function{}, fmt.Errorf("read function %s: no timeout in the answer", deployed.Name)
 	}
 	env := deployed.ServiceConfig.EnvironmentVariables
 	function, err := newFunction(func(name string) string { return env[name] })
@@ -273,7 +249,7 @@ func describe(deployed *cloudfunctions.Function) (Function, error) {
 	function.Deployed = true
 	function.Timeout = time.Duration(deployed.ServiceConfig.TimeoutSeconds) * time.Second
 	if trigger := deployed.EventTrigger; trigger != nil {
-		function.Trigger = Trigger{Topic: trigger.PubsubTopic, Retries: trigger.RetryPolicy == "RETRY_POLICY_RETRY"}
+		function.TriggerTopic, function.Retries = trigger.PubsubTopic, trigger.RetryPolicy == "RETRY_POLICY_RETRY"
 	}
 	return function, nil
 }

@@ -35,7 +35,7 @@ const (
 	serviceAgent = "serviceAccount:service-12345@gcp-sa-pubsub.iam.gserviceaccount.com"
 )
 
-// policies serves the part of Pub/Sub that its emulator lacks: IAM policies.
+// policies serves IAM policies, which the Pub/Sub emulator lacks.
 type policies struct {
 	iampb.UnimplementedIAMPolicyServer
 	byResource map[string]*iampb.Policy
@@ -48,8 +48,7 @@ func (p *policies) GetIamPolicy(_ context.Context, request *iampb.GetIamPolicyRe
 	return &iampb.Policy{}, nil
 }
 
-// iamOption leads the client's IAM requests to a server of policies; everything
-// else goes on to the emulator.
+// iamOption sends the client's IAM requests to p and all others to the emulator.
 func iamOption(t *testing.T, p *policies) option.ClientOption {
 	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -74,9 +73,9 @@ func iamOption(t *testing.T, p *policies) option.ClientOption {
 		}))
 }
 
-// deployment is one on the emulators, as deploy/ makes it but for what the
-// Pub/Sub emulator refuses: it keeps no message in a subscription for longer than
-// 7 days, so that the 31 days of dead letters are their topic's.
+// deployment is a deployment on the emulators with the default settings of deploy/.
+// The Pub/Sub emulator limits the retention of a subscription to 7 days, so only the
+// dead-letter topic has 31.
 type deployment struct {
 	target        doctor.Target
 	ddl           func(statement string)
@@ -85,7 +84,7 @@ type deployment struct {
 	policies      *policies
 	topic, dead   string // topics
 	deadSub       string
-	// function is what the Cloud Functions API answers.
+	// function is the answer of the Cloud Functions API.
 	function string
 }
 
@@ -176,7 +175,7 @@ func (d *deployment) subscribe(t *testing.T, subscription *pubsubpb.Subscription
 	}
 }
 
-// change changes the function's subscription.
+// change updates the function's subscription.
 func (d *deployment) change(t *testing.T, path string, subscription *pubsubpb.Subscription) {
 	t.Helper()
 	subscription.Name = d.target.Subscription
@@ -188,8 +187,7 @@ func (d *deployment) change(t *testing.T, path string, subscription *pubsubpb.Su
 	}
 }
 
-// serveFunction serves what the Cloud Functions API answers to
-// projects.locations.functions.get, in its own form.
+// serveFunction serves projects.locations.functions.get of the Cloud Functions API.
 func (d *deployment) serveFunction(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/function.json")
@@ -211,41 +209,36 @@ func (d *deployment) serveFunction(t *testing.T) {
 	d.target.FunctionsOptions = []option.ClientOption{option.WithEndpoint(server.URL), option.WithoutAuthentication()}
 }
 
-// wrong examines a deployment and returns the findings that are not ok, by check.
-func (d *deployment) wrong(t *testing.T) map[string]doctor.Finding {
+// faults examines a deployment and returns the findings that are not ok, by check.
+func (d *deployment) faults(t *testing.T) map[string]doctor.Finding {
 	t.Helper()
-	wrong := map[string]doctor.Finding{}
+	faults := map[string]doctor.Finding{}
 	for _, f := range doctor.Examine(doctor.Gather(t.Context(), d.target)) {
 		if f.Figures == "" {
 			t.Errorf("%s has no figures", f.Check)
 		}
 		if f.Status != doctor.OK {
-			wrong[f.Check] = f
+			faults[f.Check] = f
 		}
 	}
-	return wrong
+	return faults
 }
 
-// role is the emulator's one gap in the database: it knows no roles.
-const role = "database role"
-
-func TestGreenOnWhatDeployMakes(t *testing.T) {
+func TestDefaultDeploymentOnEmulatorsPasses(t *testing.T) {
 	t.Parallel()
-	d := deploy(t)
-	wrong := d.wrong(t)
-	// The emulator refuses CREATE ROLE, so that the role is not there; the pure
-	// tests give it one.
-	if f := wrong[role]; f.Status != doctor.Fail || !strings.Contains(f.Figures, "settleonce_function") {
+	faults := deploy(t).faults(t)
+	const role = "database role" // the emulator rejects CREATE ROLE
+	if f := faults[role]; f.Status != doctor.Fail || !strings.Contains(f.Figures, "settleonce_function") {
 		t.Errorf("%s: %+v", role, f)
 	}
-	delete(wrong, role)
-	if len(wrong) != 0 {
-		t.Errorf("not ok: %+v", wrong)
+	delete(faults, role)
+	if len(faults) != 0 {
+		t.Errorf("not ok: %+v", faults)
 	}
 }
 
-// TestRed plants one fault at a time in a deployment that is right.
-func TestRed(t *testing.T) {
+// TestFaultsOnEmulators plants one fault at a time in a default deployment.
+func TestFaultsOnEmulators(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name    string
@@ -289,7 +282,7 @@ func TestRed(t *testing.T) {
 			"schema", doctor.Fail, "column bank_instructions.manual_shard", "schema/",
 		},
 		{
-			"versions for an hour", func(_ *testing.T, d *deployment) {
+			"version retention of an hour", func(_ *testing.T, d *deployment) {
 				d.ddl("ALTER DATABASE `" + d.target.Database[strings.LastIndex(d.target.Database, "/")+1:] + "` SET OPTIONS (version_retention_period = '1h')")
 			},
 			"point-in-time recovery", doctor.Warn, "1h back < 1d", "version_retention_period = '7d'",
@@ -307,7 +300,7 @@ func TestRed(t *testing.T) {
 			"function timeout", doctor.Fail, "function 1m15s <= 25s + 10s + 20s + 20s = 1m15s", "--timeout=95s",
 		},
 		{
-			"bank remembers for longer", func(_ *testing.T, d *deployment) {
+			"bank remembers keys for longer", func(_ *testing.T, d *deployment) {
 				d.function = strings.Replace(d.function, `"BANK_KEY_LIFETIME": "24h"`, `"BANK_KEY_LIFETIME": "2424h"`, 1)
 			},
 			"bank key lifetime", doctor.Fail, "receipts 100d < key 101d", "INTERVAL 101 DAY",
@@ -330,7 +323,7 @@ func TestRed(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			"dead-letter subscription", doctor.Fail, "what is dead-lettered is dropped", "gcloud pubsub subscriptions create dead-",
+			"dead-letter subscription", doctor.Fail, "drops the dead letters", "gcloud pubsub subscriptions create dead-",
 		},
 		{
 			"dead-letter topic missing", func(t *testing.T, d *deployment) {
@@ -344,10 +337,10 @@ func TestRed(t *testing.T) {
 			"no dead-letter policy", func(t *testing.T, d *deployment) {
 				d.change(t, "dead_letter_policy", &pubsubpb.Subscription{})
 			},
-			"dead-letter policy", doctor.Fail, "what is not settled within 7d is lost", "--dead-letter-topic",
+			"dead-letter policy", doctor.Fail, "not settled within 7d is lost", "--dead-letter-topic",
 		},
 		{
-			"lost before it is dead-lettered", func(t *testing.T, d *deployment) {
+			"retention too short to dead-letter", func(t *testing.T, d *deployment) {
 				d.change(t, "message_retention_duration", &pubsubpb.Subscription{MessageRetentionDuration: durationpb.New(12 * time.Hour)})
 			},
 			"dead-letter policy", doctor.Fail, "16h40m to 20h with the deliveries >= retention 12h", "--message-retention-duration=7d",
@@ -356,11 +349,11 @@ func TestRed(t *testing.T) {
 			"few attempts", func(t *testing.T, d *deployment) {
 				d.change(t, "dead_letter_policy", &pubsubpb.Subscription{DeadLetterPolicy: &pubsubpb.DeadLetterPolicy{DeadLetterTopic: d.dead, MaxDeliveryAttempts: 5}})
 			},
-			"dead-letter policy", doctor.Warn, "an outage of 50m dead-letters everything", "--max-delivery-attempts=100",
+			"dead-letter policy", doctor.Warn, "an outage of 50m dead-letters every message", "--max-delivery-attempts=100",
 		},
 		{
 			"no retry policy", func(t *testing.T, d *deployment) { d.change(t, "retry_policy", &pubsubpb.Subscription{}) },
-			"retry policy", doctor.Warn, "delivered again at once", "--min-retry-delay=10s",
+			"retry policy", doctor.Warn, "redelivered at once", "--min-retry-delay=10s",
 		},
 		{
 			"a pull subscription", func(t *testing.T, d *deployment) {
@@ -369,18 +362,18 @@ func TestRed(t *testing.T) {
 			"subscription", doctor.Fail, "a pull subscription", "eventarc triggers list",
 		},
 		{
-			"agent may not publish dead letters", func(_ *testing.T, d *deployment) { delete(d.policies.byResource, d.dead) },
+			"agent cannot publish dead letters", func(_ *testing.T, d *deployment) { delete(d.policies.byResource, d.dead) },
 			"dead-letter right to publish", doctor.Fail, "lacks roles/pubsub.publisher", "add-iam-policy-binding dead-",
 		},
 		{
-			"agent may not acknowledge", func(_ *testing.T, d *deployment) {
+			"agent cannot acknowledge", func(_ *testing.T, d *deployment) {
 				d.policies.byResource[d.target.Subscription].Bindings[0].Members = []string{"serviceAccount:other@example.com"}
 			},
 			"dead-letter right to acknowledge", doctor.Fail, "lacks roles/pubsub.subscriber", "--role=roles/pubsub.subscriber",
 		},
 		{
-			"function not there", func(_ *testing.T, d *deployment) { d.target.Function += "-old" },
-			"function timeout", doctor.Unknown, "Resource was not found", "",
+			"function does not exist", func(_ *testing.T, d *deployment) { d.target.Function += "-old" },
+			"bank key lifetime", doctor.Unknown, "Resource was not found", "",
 		},
 	}
 	for _, tt := range tests {
@@ -388,7 +381,7 @@ func TestRed(t *testing.T) {
 			t.Parallel()
 			d := deploy(t)
 			tt.plant(t, d)
-			f := d.wrong(t)[tt.check]
+			f := d.faults(t)[tt.check]
 			if f.Check != tt.check || f.Status != tt.status || !strings.Contains(f.Figures, tt.figures) || !strings.Contains(f.Remedy, tt.remedy) {
 				t.Errorf("%v %q, remedy %q; want %v %q, remedy %q", f.Status, f.Figures, f.Remedy, tt.status, tt.figures, tt.remedy)
 			}
@@ -396,31 +389,33 @@ func TestRed(t *testing.T) {
 	}
 }
 
-// TestSubscriptionKeepsTooLong begins with receipts that are kept just as long as
-// they have to be; then only the subscription is changed.
-func TestSubscriptionKeepsTooLong(t *testing.T) {
+// TestReceiptRetentionFollowsSubscription starts with the least receipt retention for 6
+// days in the subscription.
+func TestReceiptRetentionFollowsSubscription(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	const check = "receipt retention"
 	d.ddl("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 47 DAY))")
 	d.change(t, "message_retention_duration", &pubsubpb.Subscription{MessageRetentionDuration: durationpb.New(6 * day)})
-	if f, wrong := d.wrong(t)[check]; wrong {
+	if f, failed := d.faults(t)[check]; failed {
 		t.Fatalf("6 days: %+v", f)
 	}
 	d.change(t, "message_retention_duration", &pubsubpb.Subscription{MessageRetentionDuration: durationpb.New(7 * day)})
-	if f := d.wrong(t)[check]; f.Status != doctor.Fail {
+	if f := d.faults(t)[check]; f.Status != doctor.Fail {
 		t.Errorf("7 days: %+v", f)
 	}
 }
 
-// TestUnread asks services that do not answer, and a Pub/Sub without policies.
-func TestUnread(t *testing.T) {
+func TestFailedReadingsAreUnknown(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	d.target.PubSubOptions = emulatortest.PubSub(t).ClientOptions()
-	wrong := d.wrong(t)
-	for _, check := range []string{"dead-letter right to publish", "dead-letter right to acknowledge"} {
-		if f := wrong[check]; f.Status != doctor.Unknown || !strings.Contains(f.Figures, "the Pub/Sub emulator keeps no policies") || strings.Contains(f.Figures, "rpc error") {
+	faults := d.faults(t)
+	for check, figures := range map[string]string{
+		"dead-letter right to publish":     "the Pub/Sub emulator keeps no policies",
+		"dead-letter right to acknowledge": `see "dead-letter right to publish"`,
+	} {
+		if f := faults[check]; f.Status != doctor.Unknown || !strings.Contains(f.Figures, figures) || strings.Contains(f.Figures, "rpc error") {
 			t.Errorf("%s on the emulator: %+v", check, f)
 		}
 	}
@@ -430,10 +425,10 @@ func TestUnread(t *testing.T) {
 	findings := doctor.Examine(doctor.Gather(ctx, d.target))
 	for _, f := range findings {
 		if f.Status != doctor.Unknown || f.Figures == "" {
-			t.Errorf("nothing was read, and %+v", f)
+			t.Errorf("no service answers: %+v", f)
 		}
 	}
 	if worst := doctor.Worst(findings); worst != doctor.Unknown {
-		t.Errorf("nothing was read, and the whole is %v", worst)
+		t.Errorf("no service answers: Worst = %v, want unknown", worst)
 	}
 }

@@ -16,15 +16,12 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// errNoFunction is why nothing is known of a function that was not named.
 var errNoFunction = errors.New("the function is not named; give --function, or --function-timeout")
 
-// errNoPolicies is why nothing is known of rights where nobody keeps them.
-var errNoPolicies = errors.New("the Pub/Sub emulator keeps no policies: who may do this can be seen at Google's only; --without-rights leaves it out")
+var errNoPolicies = errors.New("the Pub/Sub emulator keeps no policies; --without-rights skips this check")
 
-// newFunction takes what the function's variables say, with its own defaults.
+// newFunction reads the function's variables, with the function's own defaults.
 func newFunction(env func(string) string) (Function, error) {
-	f := Function{Database: env(config.EnvDatabase), DatabaseRole: env(config.EnvDatabaseRole)}
 	var faults []error
 	duration := func(name string, byDefault time.Duration) time.Duration {
 		value := env(name)
@@ -39,19 +36,21 @@ func newFunction(env func(string) string) (Function, error) {
 	}
 	key := bank.GenericProfile().KeyLifetime
 	if env(config.EnvBankProfile) != "" {
-		key = 0 // what the profile says is not read
+		key = 0 // the profile may have another, and is not read
 	}
-	f.Limits = Limits{
-		Settle:      duration(config.EnvSettleTimeout, config.DefaultSettleTimeout),
-		BankSend:    duration(config.EnvBankSendTimeout, bank.DefaultSendTimeout),
-		BankStatus:  duration(config.EnvBankStatusTimeout, bank.DefaultStatusTimeout),
-		Bank:        env(config.EnvBankURL) != "",
-		KeyLifetime: duration(config.EnvBankKeyLifetime, key),
+	f := Function{
+		Database:     env(config.EnvDatabase),
+		DatabaseRole: env(config.EnvDatabaseRole),
+		Settle:       duration(config.EnvSettleTimeout, config.DefaultSettleTimeout),
+		BankSend:     duration(config.EnvBankSendTimeout, bank.DefaultSendTimeout),
+		BankStatus:   duration(config.EnvBankStatusTimeout, bank.DefaultStatusTimeout),
+		Bank:         env(config.EnvBankURL) != "",
+		KeyLifetime:  duration(config.EnvBankKeyLifetime, key),
 	}
 	return f, errors.Join(faults...)
 }
 
-// parseSchema judges a database's DDL by this version's.
+// parseSchema compares a database's DDL with that of this version.
 func parseSchema(statements []string) (Schema, error) {
 	want, err := schema.Statements()
 	if err != nil {
@@ -79,19 +78,19 @@ func parseSchema(statements []string) (Schema, error) {
 	return s, nil
 }
 
-// definitions is what DDL statements define.
+// definitions are the objects that DDL statements define.
 type definitions struct {
-	// parts are columns, keys and indexes, each in one spelling.
+	// parts are columns, keys and indexes by name, in the spelling of spansql.
 	parts  map[string]string
 	tables map[string]*spansql.CreateTable
 	roles  map[string][]string
-	// versions is the version retention; zero: nothing is said about it.
+	// versions is the version retention; zero: not stated.
 	versions time.Duration
 }
 
 var versionRetention = regexp.MustCompile(`(?is)^ALTER\s+DATABASE\b.*version_retention_period\s*=\s*['"]([^'"]*)['"]`)
 
-// parse reads DDL statements. Those that are about something else are passed over.
+// parse reads DDL statements and skips those about other objects.
 func parse(statements []string) (definitions, error) {
 	d := definitions{parts: map[string]string{}, tables: map[string]*spansql.CreateTable{}, roles: map[string][]string{}}
 	for _, text := range statements {
@@ -104,9 +103,7 @@ func parse(statements []string) (definitions, error) {
 		}
 		ddl, err := spansql.ParseDDL("schema", text)
 		if err != nil {
-			// The parser does not know everything that Spanner does. What it does not
-			// know of ours is missing below.
-			continue
+			continue // spansql does not know all of Spanner's DDL
 		}
 		for _, statement := range ddl.List {
 			d.add(statement)
@@ -143,7 +140,7 @@ func (d *definitions) add(statement spansql.DDLStmt) {
 	}
 }
 
-// rights are what a statement grants on whole tables.
+// rights returns the privileges that a statement grants on whole tables.
 func rights(grant *spansql.GrantRole) []string {
 	var all []string
 	for _, table := range grant.TableNames {
@@ -156,7 +153,7 @@ func rights(grant *spansql.GrantRole) []string {
 	return all
 }
 
-// period reads a duration as Spanner writes it: a number with s, m, h or d.
+// period parses Spanner's format of a duration: a number with s, m, h or d.
 func period(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil

@@ -8,15 +8,15 @@ import (
 
 const (
 	day = 24 * time.Hour
-	// deletionLag is by how much a row deletion policy may be late.
+	// deletionLag is the longest delay of a row deletion policy, by Spanner's documentation.
 	deletionLag = 72 * time.Hour
-	// expireColumn is when a receipt's outcome became final. A policy on any other
-	// column deletes receipts of bank instructions that are open.
+	// expireColumn has the time at which a receipt's outcome became final. A policy on
+	// another column deletes receipts of open bank instructions.
 	expireColumn = "expire_from"
-	// leastVersions is the version retention below which a mistake of yesterday
-	// cannot be undone.
+	// leastVersions is the least version retention with which yesterday's mistake can be
+	// undone.
 	leastVersions = 24 * time.Hour
-	// leastDeadLetters is how long a person may need to look at a dead letter.
+	// leastDeadLetters leaves an operator time to handle a dead letter.
 	leastDeadLetters = 7 * day
 )
 
@@ -25,123 +25,88 @@ func (s State) ddl(statement string) string {
 	if len(parts) != 6 {
 		return statement
 	}
-	// A shell runs what stands between grave accents, also within double quotes.
+	// A shell runs text between grave accents, even within double quotes.
 	quoted := strings.ReplaceAll(fmt.Sprintf("%q", statement), "`", "\\`")
 	return fmt.Sprintf("gcloud spanner databases ddl update %s --instance=%s --project=%s --ddl=%s", parts[5], parts[3], parts[1], quoted)
 }
 
-func (s State) policy(days int64) string {
-	return s.ddl(fmt.Sprintf("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(%s, INTERVAL %d DAY))", expireColumn, days))
+// policy is the command that adds or replaces the row deletion policy.
+func (s State) policy(verb string, days int64) string {
+	return s.ddl(fmt.Sprintf("ALTER TABLE settlement_receipts %s ROW DELETION POLICY (OLDER_THAN(%s, INTERVAL %d DAY))", verb, expireColumn, days))
 }
 
 func (s State) schema() Finding {
-	f := Finding{Check: "schema"}
-	if !s.Schema.Read {
-		f.Figures = s.Schema.why()
-		return f
-	}
 	if lacking := s.Schema.Value.Lacking; len(lacking) > 0 {
-		f.Status, f.Figures = Fail, "the database lacks, or has otherwise: "+strings.Join(lacking, ", ")
-		f.Remedy = "apply the files of schema/ in order; every statement of them can be run twice"
-		return f
+		return Fail.finding("missing or different: %s", strings.Join(lacking, ", ")).
+			remedy("apply the files of schema/ in order; every statement can run twice")
 	}
-	f.Status, f.Figures = OK, "every table, column and index of this version is there"
-	return f
+	return OK.finding("all tables, columns and indexes of this version exist")
 }
 
-// needed is how long after its payout's outcome a message can come back.
-func (s State) needed() (total time.Duration, sum string, why string) {
-	switch {
-	case !s.Subscription.Read:
-		return 0, "", notRead
-	case !s.Topic.Read:
-		return 0, "", "the topic: " + s.Topic.why()
-	case !s.DeadLetters.Read && s.Subscription.Value.DeadLetterTopic != "":
-		return 0, "", "the dead-letter topic: " + s.DeadLetters.why()
+// needed returns the longest time after a payout's outcome in which one of its
+// messages can come back, and the sum as text.
+func (s State) needed() (total time.Duration, sum string) {
+	own, dead, seek := s.retention(), s.DeadLetters.Value.retention(), s.Topic.Value.GetMessageRetentionDuration().AsDuration()
+	// seek can also bring back acknowledged messages that the subscription retains.
+	if s.Subscription.Value.GetRetainAckedMessages() {
+		seek = max(seek, own)
 	}
-	// Of a subscription that keeps acknowledged messages, seek brings back these too.
-	seek := s.Topic.Value.Retention
-	if s.Subscription.Value.RetainAcked {
-		seek = max(seek, s.Subscription.Value.Retention)
-	}
-	own, dead := s.Subscription.Value.Retention, s.DeadLetters.Value.longest()
 	total = own + dead + seek + deletionLag
-	return total, fmt.Sprintf("%s + %s + %s + %v = %s (subscription, dead letters, topic, lateness of the policy)",
-		span(own), span(dead), span(seek), "72h", span(total)), ""
+	return total, fmt.Sprintf("%s + %s + %s + 72h = %s (subscription, dead letters, topic, delay of the policy)",
+		span(own), span(dead), span(seek), span(total))
 }
 
-// days rounds up to whole days, which is what a policy is made of.
+// days rounds up to whole days, the unit of a row deletion policy.
 func days(d time.Duration) int64 { return int64((d + day - 1) / day) }
 
 func (s State) receiptRetention() Finding {
-	f := Finding{Check: "receipt retention"}
-	if !s.Schema.Read || !s.Schema.Value.ReceiptTable {
-		f.Figures = "no table settlement_receipts"
-		if !s.Schema.Read {
-			f.Figures = s.Schema.why()
-		}
-		return f
-	}
-	needed, sum, why := s.needed()
-	if why != "" {
-		f.Figures = why
-		return f
-	}
 	policy := s.Schema.Value
+	needed, sum := s.needed()
 	switch kept := time.Duration(policy.PolicyDays) * day; {
+	case !policy.ReceiptTable:
+		return Unknown.finding("no table settlement_receipts")
 	case policy.PolicyColumn == "":
-		f.Status, f.Figures = Warn, "receipts are kept for ever, there is no row deletion policy; >= "+sum
-		f.Remedy = s.ddl(fmt.Sprintf("ALTER TABLE settlement_receipts ADD ROW DELETION POLICY (OLDER_THAN(%s, INTERVAL %d DAY))", expireColumn, max(100, days(needed))))
+		return Warn.finding("no row deletion policy: receipts are kept for ever >= %s", sum).
+			remedy("%s", s.policy("ADD", max(100, days(needed))))
 	case policy.PolicyColumn != expireColumn:
-		f.Status = Fail
-		f.Figures = fmt.Sprintf("the row deletion policy counts from %s, not from %s: receipts of open bank instructions go too", policy.PolicyColumn, expireColumn)
-		f.Remedy = s.policy(max(policy.PolicyDays, days(needed)))
+		return Fail.finding("the row deletion policy counts from %s, not from %s: it deletes receipts of open bank instructions", policy.PolicyColumn, expireColumn).
+			remedy("%s", s.policy("REPLACE", max(policy.PolicyDays, days(needed))))
 	case kept < needed:
-		f.Status, f.Figures = Fail, fmt.Sprintf("receipts %s < %s", span(kept), sum)
-		f.Remedy = s.policy(days(needed))
+		return Fail.finding("receipts %s < %s", span(kept), sum).remedy("%s", s.policy("REPLACE", days(needed)))
 	default:
-		f.Status, f.Figures = OK, fmt.Sprintf("receipts %s >= %s", span(kept), sum)
+		return OK.finding("receipts %s >= %s", span(kept), sum)
 	}
-	return f
 }
 
 func (s State) keyLifetime() Finding {
-	f := Finding{Check: "bank key lifetime"}
-	switch limits := s.Function.Value.Limits; {
-	case !s.Function.Read:
-		f.Figures = s.Function.why()
-	case !limits.Bank:
-		f.Status, f.Figures = OK, "no bank is configured"
-	case limits.KeyLifetime == 0:
-		f.Figures = "the key lifetime stands in the bank's profile, which is not read here"
-		f.Remedy = "set BANK_KEY_LIFETIME beside BANK_PROFILE"
+	f := s.Function.Value
+	kept := time.Duration(s.Schema.Value.PolicyDays) * day
+	switch {
+	case !f.Bank:
+		return OK.finding("no bank is configured")
+	case f.KeyLifetime == 0:
+		return Unknown.finding("the key lifetime is in the bank profile, which this program does not read").
+			remedy("set BANK_KEY_LIFETIME beside BANK_PROFILE")
 	case !s.Schema.Read:
-		f.Figures = s.Schema.why()
+		return Unknown.finding("%s", s.noSchema())
 	case s.Schema.Value.PolicyColumn == "":
-		f.Status, f.Figures = OK, fmt.Sprintf("receipts are kept for ever; the key %s", span(limits.KeyLifetime))
+		return OK.finding("receipts are kept for ever >= key %s", span(f.KeyLifetime))
+	case kept < f.KeyLifetime:
+		return Fail.finding("receipts %s < key %s", span(kept), span(f.KeyLifetime)).
+			remedy("%s", s.policy("REPLACE", days(f.KeyLifetime)))
 	default:
-		kept := time.Duration(s.Schema.Value.PolicyDays) * day
-		f.Status, f.Figures = OK, fmt.Sprintf("receipts %s >= key %s", span(kept), span(limits.KeyLifetime))
-		if kept < limits.KeyLifetime {
-			f.Status, f.Figures = Fail, fmt.Sprintf("receipts %s < key %s", span(kept), span(limits.KeyLifetime))
-			f.Remedy = s.policy(days(limits.KeyLifetime))
-		}
+		return OK.finding("receipts %s >= key %s", span(kept), span(f.KeyLifetime))
 	}
-	return f
 }
 
 func (s State) versionRetention() Finding {
-	f := Finding{Check: "point-in-time recovery"}
 	switch back := s.Schema.Value.VersionRetention; {
-	case !s.Schema.Read:
-		f.Figures = s.Schema.why()
 	case back == 0:
-		f.Figures = "the database does not say how far back it can be read"
+		return Unknown.finding("the database does not state its version retention")
 	case back < leastVersions:
-		f.Status, f.Figures = Warn, fmt.Sprintf("%s back < %s", span(back), span(leastVersions))
-		f.Remedy = s.ddl(fmt.Sprintf("ALTER DATABASE `%s` SET OPTIONS (version_retention_period = '7d')", last(s.Database)))
+		return Warn.finding("%s back < %s", span(back), span(leastVersions)).
+			remedy("%s", s.ddl(fmt.Sprintf("ALTER DATABASE `%s` SET OPTIONS (version_retention_period = '7d')", last(s.Database))))
 	default:
-		f.Status, f.Figures = OK, span(back)+" back"
+		return OK.finding("%s back", span(back))
 	}
-	return f
 }

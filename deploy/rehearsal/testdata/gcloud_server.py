@@ -1,15 +1,15 @@
-"""Runs gcloud commands in processes forked from one that has gcloud loaded.
+"""Runs gcloud commands in processes forked from one that has loaded gcloud.
 
-gcloud takes a second to start and a deployment is some two hundred commands. Here
-the command line is still gcloud's own code from its parser to its HTTP requests;
-only loading it happens once.
+gcloud takes a second to load, and a deployment is some two hundred commands. The
+forked processes run gcloud's own code, from its parser to its HTTP requests.
 
-usage: gcloud_server.py SDK_ROOT SOCKET LOG, ended by the end of its standard input
+usage: gcloud_server.py SDK_ROOT SOCKET LOG; ends when its standard input ends
 
 A client connects to SOCKET and sends {"args": [...], "cwd": "...", "env": {...}}
-and a line's end, with its three standard streams attached. The answer is the exit code. Each command is added to
-LOG as a line of JSON. No name resolves to anything but 127.0.0.1, so that nothing
-leaves this machine, and gcloud's pauses while it waits for an operation are short.
+and a newline, with its three standard streams attached. The answer is the exit
+code. The server appends each command to LOG as a line of JSON. Every name resolves
+to 127.0.0.1, so that no request leaves this machine, and gcloud's pauses while it
+waits for an operation are short.
 """
 
 import json
@@ -38,7 +38,7 @@ cli = gcloud_main.CreateCLI([])
 
 
 def preload(args):
-    """Loads the command's code here, for the next process too."""
+    """Loads the command's code in this process, for all its children."""
     element = cli._TopElement()  # pylint: disable=protected-access
     for word in args:
         if element is None or isinstance(element, backend.Command) or word.startswith("-"):
@@ -47,19 +47,19 @@ def preload(args):
 
 
 def parse(args):
-    """Parses a command as running it would; a command line that is none raises."""
+    """Parses a command like gcloud does; raises an error if it is wrong."""
     element, rest = cli._TopElement(), list(args)  # pylint: disable=protected-access
     while rest and not isinstance(element, backend.Command):
         element = element.LoadSubElement(rest.pop(0))
         if element is None:
-            raise ValueError("gcloud has no such command")
+            raise ValueError("unknown command")
     if not isinstance(element, backend.Command):
-        raise ValueError("not a command, but a group of them")
+        raise ValueError("a command group")
     element._parser.parse_args(rest, raise_error=True)  # pylint: disable=protected-access
 
 
 def parse_all(commands):
-    """Parses commands, and says which of them are none."""
+    """Parses commands and prints the wrong ones."""
     wrong = 0
     for args in commands:
         try:
@@ -91,7 +91,7 @@ def execute(connection, request, streams):
         try:
             stream.flush()
         except OSError:
-            pass  # nobody reads it any more
+            pass  # the reader has closed the stream
     with open(log, "a", encoding="utf-8") as lines:
         lines.write(json.dumps({"args": request["args"], "code": code}) + "\n")
     connection.sendall(str(code).encode())
@@ -106,7 +106,7 @@ def serve(connection):
     try:
         preload(request["args"])
     except Exception:  # pylint: disable=broad-except
-        pass  # a command that is none: its own process says so
+        pass  # a wrong command: its own process reports it
     if os.fork() == 0:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         execute(connection, request, streams)

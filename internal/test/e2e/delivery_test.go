@@ -24,7 +24,7 @@ func TestPublishedPayoutIsSettledOnce(t *testing.T) {
 	const topic = "projects/emulator/topics/payouts"
 	err := broker.CreatePushSubscription(t.Context(), emulator.Subscription{
 		Topic: topic, Name: "projects/emulator/subscriptions/settle-payout", PushEndpoint: f.url,
-		DeadLetterTopic: "projects/emulator/topics/payouts-dead", DeadLetterSubscription: "projects/emulator/subscriptions/payouts-dead",
+		DeadLetterTopic: "projects/emulator/topics/payouts-dead",
 	})
 	if err != nil {
 		t.Fatal(err)

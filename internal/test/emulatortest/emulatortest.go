@@ -1,14 +1,14 @@
-// Package emulatortest gives tests a Spanner emulator, a Spanner database of their
-// own, and a Pub/Sub emulator, in one line each.
+// Package emulatortest gives each test a Spanner emulator, a Spanner database of its
+// own, or a Pub/Sub emulator, in one line.
 //
-// It exists because starting an emulator takes a second or two and a database a few
-// milliseconds: one emulator of each kind serves a whole test process, started when
-// the first test asks, and every test gets a fresh database in it. The emulators
-// end with the test process, however that ends; see package emulator.
+// Starting an emulator takes a second or two, creating a database some milliseconds.
+// So one emulator of each kind serves a whole test process: the first test that asks
+// starts it, and every test gets a fresh database in it. The emulators end with the
+// test process, however that ends; see package emulator.
 //
-// A test without an emulator fails and does not skip, with a message that says how
-// to get one. A test that needs an emulator for itself, to end it or to have it
-// inject faults, calls emulator.StartSpanner with emulator.WithPrivate.
+// Without an emulator a test fails and does not skip; the message says how to install
+// one. A test that stops its emulator or injects faults starts one of its own, with
+// emulator.StartSpanner and emulator.WithPrivate.
 package emulatortest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/settleonce/settleonce/emulator"
 )
 
-// dropLimit bounds the dropping of a test's database.
+// dropLimit bounds the drop of a test's database.
 const dropLimit = 30 * time.Second
 
 var (
@@ -28,8 +28,8 @@ var (
 	pubsubs  shared[*emulator.PubSub]
 )
 
-// Spanner returns the Spanner emulator that the tests of this process share. It
-// fails the test when there is none. The caller must not close it.
+// Spanner returns the Spanner emulator that the tests of this process share, or
+// fails the test. The caller must not close it.
 func Spanner(tb testing.TB) *emulator.Spanner {
 	tb.Helper()
 	s, err := spanners.get(tb.Context(), emulator.StartSpanner)
@@ -40,8 +40,8 @@ func Spanner(tb testing.TB) *emulator.Spanner {
 }
 
 // Database creates a fresh database with the given DDL statements in the shared
-// Spanner emulator and returns its name, projects/P/instances/I/databases/D. It is
-// dropped when the test ends.
+// Spanner emulator and returns its name, projects/P/instances/I/databases/D. The end
+// of the test drops it.
 func Database(tb testing.TB, statements []string) string {
 	tb.Helper()
 	s := Spanner(tb)
@@ -50,7 +50,7 @@ func Database(tb testing.TB, statements []string) string {
 		tb.Fatalf("get a database: %v", err)
 	}
 	tb.Cleanup(func() {
-		// The test's own context is done by now.
+		// The test's own context is canceled by now.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), dropLimit)
 		defer cancel()
 		if err := s.DropDatabase(ctx, name); err != nil {
@@ -60,9 +60,9 @@ func Database(tb testing.TB, statements []string) string {
 	return name
 }
 
-// PubSub returns the Pub/Sub emulator that the tests of this process share. It fails
-// the test when there is none. The caller must not close it, and takes topic and
-// subscription names that no other test takes.
+// PubSub returns the Pub/Sub emulator that the tests of this process share, or fails
+// the test. The caller must not close it, and must use topic and subscription names
+// that no other test uses.
 func PubSub(tb testing.TB) *emulator.PubSub {
 	tb.Helper()
 	p, err := pubsubs.get(tb.Context(), emulator.StartPubSub)
@@ -72,8 +72,8 @@ func PubSub(tb testing.TB) *emulator.PubSub {
 	return p
 }
 
-// shared is an emulator that is started when first asked for. A start that failed
-// is tried again by the next caller, and an emulator that has ended is replaced.
+// shared is an emulator that the first caller of get starts. If a start fails, the
+// next caller tries again; if the emulator has ended, the next caller replaces it.
 type shared[E interface{ Err() error }] struct {
 	mu      sync.Mutex
 	started bool

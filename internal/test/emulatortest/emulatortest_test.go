@@ -31,7 +31,7 @@ func TestDatabase(t *testing.T) {
 	}
 	defer admin.Close()
 	var first, second string
-	t.Run("is fresh", func(t *testing.T) {
+	t.Run("distinct", func(t *testing.T) {
 		ddl := []string{`CREATE TABLE t (k INT64) PRIMARY KEY (k)`}
 		first, second = Database(t, ddl), Database(t, ddl)
 		if first == second {
@@ -41,12 +41,12 @@ func TestDatabase(t *testing.T) {
 	for _, name := range []string{first, second} {
 		_, err := admin.GetDatabase(t.Context(), &databasepb.GetDatabaseRequest{Name: name})
 		if status.Code(err) != codes.NotFound {
-			t.Errorf("GetDatabase after the test = %v, want NOT_FOUND", err)
+			t.Errorf("GetDatabase after the subtest = %v, want NOT_FOUND", err)
 		}
 	}
 }
 
-// fakeEmulator is what shared needs of one.
+// fakeEmulator has the method that shared calls.
 type fakeEmulator struct{ err error }
 
 func (f *fakeEmulator) Err() error { return f.err }
@@ -73,10 +73,10 @@ func TestShared(t *testing.T) {
 		t.Fatalf("get after a failed start = %v", err)
 	}
 	if again, _ := get(); again != first || starts != 2 {
-		t.Errorf("get = another one, or %d starts, want the same and 2", starts)
+		t.Errorf("get = another emulator, or %d starts, want the same and 2", starts)
 	}
 	first.err = errors.New("ended")
 	if again, _ := get(); again == first || starts != 3 {
-		t.Errorf("get = the one that has ended, or %d starts, want a new one and 3", starts)
+		t.Errorf("get = the ended emulator, or %d starts, want a new one and 3", starts)
 	}
 }

@@ -1,8 +1,6 @@
-// Package roletest compares what a test does to tables with what a database role
-// is granted.
-//
-// It exists because the emulator knows no roles: a right that deploy/database_roles.sql
-// forgets would show in a deployment only.
+// Package roletest compares the table accesses of a test with the grants of a
+// database role. The Spanner emulator has no roles, so without it a missing grant in
+// deploy/database_roles.sql would show only in a deployment.
 package roletest
 
 import (
@@ -19,22 +17,23 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Access is what clients have done to tables, as "INSERT ledger_movements" or, of an
-// update, "UPDATE(expire_from) settlement_receipts". It is safe for concurrent use.
-// The zero value has seen nothing.
+// Access records the accesses of clients to tables, as "INSERT ledger_movements" or,
+// for an update, "UPDATE(expire_from) settlement_receipts". It is safe for concurrent
+// use. The zero value is empty.
 type Access struct {
 	mu   sync.Mutex
 	seen map[string]bool
 }
 
-// update notes each column that is written, those that the row is found by too.
-func (a *Access) update(w *spannerpb.Mutation_Write) {
-	for _, column := range w.GetColumns() {
-		a.note("UPDATE("+column+")", w.GetTable())
+// Options make a Spanner client that records its accesses.
+func (a *Access) Options() []option.ClientOption {
+	return []option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(a.unary)),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(a.stream)),
 	}
 }
 
-func (a *Access) note(privilege, table string) {
+func (a *Access) record(privilege, table string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.seen == nil {
@@ -43,30 +42,28 @@ func (a *Access) note(privilege, table string) {
 	a.seen[privilege+" "+table] = true
 }
 
-// Options make a Spanner client whose work is seen.
-func (a *Access) Options() []option.ClientOption {
-	return []option.ClientOption{
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(a.unary)),
-		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(a.stream)),
+// update records every written column, key columns included.
+func (a *Access) update(w *spannerpb.Mutation_Write) {
+	for _, column := range w.GetColumns() {
+		a.record("UPDATE("+column+")", w.GetTable())
 	}
 }
 
 func (a *Access) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoker grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if commit, is := req.(*spannerpb.CommitRequest); is {
-		for _, m := range commit.GetMutations() {
-			switch op := m.GetOperation().(type) {
-			case *spannerpb.Mutation_Insert:
-				a.note("INSERT", op.Insert.GetTable())
-			case *spannerpb.Mutation_Update:
-				a.update(op.Update)
-			case *spannerpb.Mutation_InsertOrUpdate:
-				a.note("INSERT", op.InsertOrUpdate.GetTable())
-				a.update(op.InsertOrUpdate)
-			case *spannerpb.Mutation_Replace:
-				a.note("DELETE", op.Replace.GetTable())
-			case *spannerpb.Mutation_Delete_:
-				a.note("DELETE", op.Delete.GetTable())
-			}
+	commit, _ := req.(*spannerpb.CommitRequest)
+	for _, m := range commit.GetMutations() {
+		switch op := m.GetOperation().(type) {
+		case *spannerpb.Mutation_Insert:
+			a.record("INSERT", op.Insert.GetTable())
+		case *spannerpb.Mutation_Update:
+			a.update(op.Update)
+		case *spannerpb.Mutation_InsertOrUpdate:
+			a.record("INSERT", op.InsertOrUpdate.GetTable())
+			a.update(op.InsertOrUpdate)
+		case *spannerpb.Mutation_Replace:
+			a.record("DELETE", op.Replace.GetTable())
+		case *spannerpb.Mutation_Delete_:
+			a.record("DELETE", op.Delete.GetTable())
 		}
 	}
 	return invoker(ctx, method, req, reply, cc, opts...)
@@ -82,16 +79,16 @@ type readStream struct {
 	access *Access
 }
 
-// tableOfSQL finds tables, and not UNNEST of an array.
+// tableOfSQL matches tables, but not UNNEST of an array.
 var tableOfSQL = regexp.MustCompile(`(?i)\b(?:from|join)\s+([a-z_]+)\b(?:[^(]|$)`)
 
 func (s readStream) SendMsg(m any) error {
 	switch req := m.(type) {
 	case *spannerpb.ReadRequest:
-		s.access.note("SELECT", req.GetTable())
+		s.access.record("SELECT", req.GetTable())
 	case *spannerpb.ExecuteSqlRequest:
 		for _, match := range tableOfSQL.FindAllStringSubmatch(req.GetSql(), -1) {
-			s.access.note("SELECT", match[1])
+			s.access.record("SELECT", match[1])
 		}
 	}
 	return s.ClientStream.SendMsg(m)
@@ -101,10 +98,10 @@ var (
 	grant     = regexp.MustCompile(`(?m)^GRANT ([^;]+) ON TABLE (\w+) TO ROLE (\w+);$`)
 	privilege = regexp.MustCompile(`([A-Z]+)(?:\(([^)]*)\))?`)
 	separator = regexp.MustCompile(`,\s*`)
+	columns   = regexp.MustCompile(`\(.*\)`)
 )
 
-// Lacking returns what was done and is not granted to the role in a file of DDL. It
-// fails where the file cannot be read.
+// Lacking returns the recorded accesses that a file of DDL does not grant to the role.
 func (a *Access) Lacking(file, role string) ([]string, error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the test names the file
 	if err != nil {
@@ -117,18 +114,16 @@ func (a *Access) Lacking(file, role string) ([]string, error) {
 		}
 		for _, p := range privilege.FindAllStringSubmatch(match[1], -1) {
 			for _, column := range separator.Split(p[2], -1) {
-				granted[p[1]+"("+column+") "+match[2]] = true // no column: all of them
+				granted[strings.TrimSuffix(p[1]+"("+column+")", "()")+" "+match[2]] = true
 			}
 		}
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var lacking []string
-	for done := range a.seen {
-		what, table, _ := strings.Cut(done, " ")
-		whole, _, _ := strings.Cut(what, "(")
-		if !granted[done] && !granted[whole+"() "+table] {
-			lacking = append(lacking, done)
+	for access := range a.seen {
+		if !granted[access] && !granted[columns.ReplaceAllString(access, "")] {
+			lacking = append(lacking, access)
 		}
 	}
 	slices.Sort(lacking)

@@ -9,12 +9,10 @@ import (
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
 )
 
-// TestLackingByColumn: an update of a column that is not granted shows, and a grant
-// of the whole table covers it.
-func TestLackingByColumn(t *testing.T) {
+func TestLackingComparesColumns(t *testing.T) {
 	t.Parallel()
 	var a Access
-	a.note("SELECT", "t")
+	a.record("SELECT", "t")
 	a.update(&spannerpb.Mutation_Write{Table: "t", Columns: []string{"id", "note"}})
 	for grants, want := range map[string][]string{
 		"GRANT SELECT, UPDATE ON TABLE t TO ROLE r;":                                             nil,
