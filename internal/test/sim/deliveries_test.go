@@ -36,14 +36,19 @@ type delivery struct {
 	left, asked bool
 }
 
-// before orders deliveries that do something at the same time.
-func (d *delivery) before(other *delivery) int {
-	switch {
-	case d == nil || other == nil:
-		return 0
-	default:
-		return cmp.Or(cmp.Compare(d.push.Message.ID, other.push.Message.ID), cmp.Compare(d.push.Attempt, other.push.Attempt))
+// order orders deliveries that do something at the same time; nil, which is no
+// delivery, comes first.
+func (d *delivery) order() (messageID string, attempt int) {
+	if d == nil {
+		return "", 0
 	}
+	return d.push.Message.ID, d.push.Attempt
+}
+
+func compareDeliveries(a, b *delivery) int {
+	aID, aAttempt := a.order()
+	bID, bAttempt := b.order()
+	return cmp.Or(cmp.Compare(aID, bID), cmp.Compare(aAttempt, bAttempt))
 }
 
 type deliveryKey struct{}
@@ -90,7 +95,7 @@ func (w *world) push(m *Message, p *instance) {
 		in.Message.Data, in.Message.Fingerprint = fmt.Appendf(nil, "%s, attempt %d", m.Data, push.Attempt), m.Data
 		in.Refusal = &payout.Refusal{Reason: d.means.reason}
 	}
-	w.launch(p, func() func() {
+	w.launch(p, d, func() func() {
 		defer cancel()
 		r, err := p.service.Deliver(ctx, in)
 		return func() { w.delivered(d, r, err) }

@@ -38,8 +38,8 @@ const (
 // by a crash or by being stopped.
 type instance struct {
 	w        *world
-	n        int // counts the lives
-	skew     time.Duration
+	n        int          // counts the lives
+	ahead    atomic.Int64 // of its clock, as a time.Duration; its goroutines read it at any time
 	stopping bool
 	dead     atomic.Bool
 	active   int // activities that have not ended
@@ -51,7 +51,8 @@ type instance struct {
 // start starts an instance.
 func (w *world) start() *instance {
 	w.lives++
-	p := &instance{w: w, n: w.lives, skew: draw(w, skews)}
+	p := &instance{w: w, n: w.lives}
+	p.setClock(draw(w, skews))
 	setup := draw(w, setUp)
 	id := func() string { return strconv.FormatInt(w.ids.Add(1), 10) }
 	banking := &transfer.Stepper{Store: p, Bank: p, Policy: w.policy, NewID: id, Now: p.now, Log: slog.New(panicHandler{w: w})}
@@ -66,7 +67,7 @@ func (w *world) start() *instance {
 	p.service = &settle.Service{Store: p, Banking: banking, DefaultCurrency: currency, NewID: id, Now: p.now}
 	p.reconciler = &transfer.Reconciler{Store: p, Banking: banking, Now: p.now, Limit: 4, Concurrency: 2, Margin: margin}
 	w.instances = append(w.instances, p)
-	w.tell("%s starts%s, its clock is %s", p, unusual(setup, asItShouldBe), ahead(p.skew))
+	w.tell("%s starts%s, its clock is %s", p, unusual(setup, asItShouldBe), ahead(p.skew()))
 	w.seen["instance "+setup]++
 	w.seen[fmt.Sprintf("%d instances", len(w.instances))]++
 	return p
@@ -93,7 +94,11 @@ func ahead(skew time.Duration) string {
 // String returns the instance as a story calls it.
 func (p *instance) String() string { return "instance " + strconv.Itoa(p.n) }
 
-func (p *instance) now() time.Time { return time.Now().Add(p.skew) }
+func (p *instance) setClock(ahead time.Duration) { p.ahead.Store(int64(ahead)) }
+
+func (p *instance) skew() time.Duration { return time.Duration(p.ahead.Load()) }
+
+func (p *instance) now() time.Time { return time.Now().Add(p.skew()) }
 
 // call is a call of Store or Bank that is parked.
 type call struct {

@@ -139,8 +139,8 @@ func (w *world) instanceStep(step string) {
 		w.stop(w.anInstance())
 	case "set a clock":
 		p := w.anInstance()
-		p.skew = draw(w, newSkews)
-		w.tell("the clock of %s is set: it is %s", p, ahead(p.skew))
+		p.setClock(draw(w, newSkews))
+		w.tell("the clock of %s is set: it is %s", p, ahead(p.skew()))
 		w.seen["clock set"]++
 	}
 }
@@ -185,7 +185,7 @@ func (w *world) reconcile(p *instance) {
 		return
 	}
 	w.tell("%s reconciles", p)
-	w.launch(p, func() func() {
+	w.launch(p, nil, func() func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer cancel()
 		run, err := p.reconciler.Reconcile(ctx)

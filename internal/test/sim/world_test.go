@@ -48,8 +48,8 @@ type world struct {
 	ids atomic.Int64
 
 	mu       sync.Mutex
-	arrived  []*call  // parked since the last look
-	ended    []func() // what is to be looked at of activities that ended since then
+	arrived  []*call    // parked since the last look
+	ended    []activity // since the last look
 	panicked string
 }
 
@@ -110,8 +110,12 @@ func (w *world) settle() {
 	arrived, ended, panicked := w.arrived, w.ended, w.panicked
 	w.arrived, w.ended = nil, nil
 	w.mu.Unlock()
+	// Deliveries that were coalesced go on, or end, in the order of the Go scheduler.
 	slices.SortStableFunc(arrived, func(a, b *call) int {
-		return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), a.delivery.before(b.delivery))
+		return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), compareDeliveries(a.delivery, b.delivery))
+	})
+	slices.SortStableFunc(ended, func(a, b activity) int {
+		return cmp.Or(cmp.Compare(a.by.n, b.by.n), compareDeliveries(a.delivery, b.delivery))
 	})
 	w.calls = append(w.calls, arrived...)
 	if panicked != "" {
@@ -129,18 +133,27 @@ func (w *world) settle() {
 			h.answered = nil
 		}
 	}
-	for _, look := range ended {
-		look()
+	for _, a := range ended {
+		a.by.active--
+		a.look()
+		w.stopped(a.by)
 	}
+}
+
+// activity is a delivery or a run of the reconciler in one instance.
+type activity struct {
+	by       *instance
+	delivery *delivery // nil for a run of the reconciler
+	look     func()
 }
 
 // launch begins an activity of the instance and lets it run to where it parks.
 // activity returns what is to be looked at when it is over; not where the
 // instance has crashed.
-func (w *world) launch(p *instance, activity func() (look func())) {
+func (w *world) launch(p *instance, d *delivery, run func() (look func())) {
 	p.active++
 	go func() {
-		look := func() {}
+		a := activity{by: p, delivery: d, look: func() {}}
 		defer func() {
 			r := recover()
 			w.mu.Lock()
@@ -149,14 +162,10 @@ func (w *world) launch(p *instance, activity func() (look func())) {
 				w.panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
 			}
 			if !p.dead.Load() {
-				w.ended = append(w.ended, func() {
-					p.active--
-					look()
-					w.stopped(p)
-				})
+				w.ended = append(w.ended, a)
 			}
 		}()
-		look = activity()
+		a.look = run()
 	}()
 	w.settle()
 }
@@ -277,8 +286,8 @@ func (w *world) pass(d time.Duration) {
 			earlier(d.push.Deadline, func() { w.unanswered(d, "the ack deadline passes") })
 		}
 		time.Sleep(time.Until(next))
+		synctest.Wait() // for activities whose timers or contexts ended at the same instant
 		if next.Equal(end) {
-			synctest.Wait() // contexts that have ended
 			return
 		}
 		happens()
