@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -178,13 +177,7 @@ func withFault(t *testing.T, fault SendFault) adapter {
 	case fault.Name == "refuses the connection":
 		return connect(t, nil, "http://"+freeAddress(t))
 	case fault.Name == "fails in the TLS handshake":
-		broken := fakebank.New(t, time.Now, fakebank.Options{})
-		broken.EveryConnection(fakebank.ConnTLSFailure)
-		url, err := broken.Start(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return connect(t, nil, strings.Replace(url, "http:", "https:", 1))
+		return connect(t, nil, "https://"+startTLSFailure(t))
 	}
 	a := connect(t, first(fakebank.Attempt{BeforeStatus: http.StatusUnauthorized}), "")
 	if opens := a.send(); opens.Class != transfer.SendHeld {
@@ -193,14 +186,41 @@ func withFault(t *testing.T, fault SendFault) adapter {
 	return a
 }
 
-// freeAddress returns an address at which nobody listens.
+// freeAddress returns an address without a listener.
 func freeAddress(t *testing.T) string {
+	t.Helper()
+	l := listen(t)
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func listen(t *testing.T) net.Listener {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	return l
+}
+
+// startTLSFailure starts a server that answers a TLS handshake with the fatal alert
+// handshake_failure, and returns its address.
+func startTLSFailure(t *testing.T) string {
+	t.Helper()
+	l := listen(t)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			if _, err := c.Read(make([]byte, 16<<10)); err == nil { // the alert answers the client's hello
+				_, _ = c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) // the client may be gone
+			}
+			c.Close()
+		}
+	}()
 	return l.Addr().String()
 }
 
