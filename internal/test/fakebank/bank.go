@@ -107,8 +107,8 @@ func (b *Bank) Start(ctx context.Context) (url string, err error) {
 		Handler: b, ReadHeaderTimeout: time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), // it would log every scripted fault
 	}
-	context.AfterFunc(b.open, func() { _ = server.Close() })
-	go func() { _ = server.Serve(l) }() // ends with Close
+	context.AfterFunc(b.open, func() { _ = server.Close() }) //nolint:contextcheck // the bank ends with Close, not with ctx
+	go func() { _ = server.Serve(l) }()                      // ends with Close
 	return "http://" + l.Addr().String(), nil
 }
 

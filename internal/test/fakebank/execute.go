@@ -88,7 +88,7 @@ func (b *Bank) executeLate(due func(*lateExecution) bool) {
 		if s.remembered(l.due) == nil {
 			answered := l.answered(s)
 			b.book(s, l.send, l.due)
-			s.record = l.send.record(answered, l.due)
+			s.record = l.record(answered, l.due)
 		}
 	}
 }
