@@ -48,6 +48,30 @@ func weighted(name string, weightsAndWords ...any) choice[string] {
 	return register(c)
 }
 
+// row is an alternative of a choice by table.
+type row[T any] struct {
+	weight int
+	word   string
+	value  T
+}
+
+func table[T any](name string, rows ...row[T]) choice[T] {
+	c := choice[T]{name: name}
+	for _, r := range rows {
+		c.values = append(c.values, slices.Repeat([]T{r.value}, r.weight)...)
+		c.words = append(c.words, slices.Repeat([]string{r.word}, r.weight)...)
+	}
+	return register(c)
+}
+
+// value returns the value of a word; the zero value for an unknown word.
+func (c choice[T]) value(word string) (value T) {
+	if i := slices.Index(c.words, word); i >= 0 {
+		value = c.values[i]
+	}
+	return value
+}
+
 // faulty makes a choice among faults of the bank.
 func faulty[F sendFault | statusFault](name string, faults []F) choice[F] {
 	c := choice[F]{name: name, values: faults}
@@ -100,8 +124,13 @@ func fromSeed(seed uint64) *tape {
 
 // draw draws one of the values.
 func draw[T any](w *world, c choice[T]) T {
+	_, value := drawWord(w, c)
+	return value
+}
+
+func drawWord[T any](w *world, c choice[T]) (word string, value T) {
 	i := w.choose(c.name, len(c.words), func(i int) string { return c.words[i] })
-	return c.values[i]
+	return c.words[i], c.values[i]
 }
 
 // pick draws one of the things; from must not be empty.

@@ -30,9 +30,24 @@ var (
 	retryAfter = oneOf("retry after", 0, 0, time.Minute, 2*time.Hour, 24*time.Hour)
 	downtimes  = oneOf("bank down for", 10*time.Second, time.Minute, 20*time.Minute, 5*time.Hour)
 
-	processings = weighted("processing",
-		9, "executes", 6, "executes late", 3, "rejects", 3, "rejects late", 2, "executes unseen", 2, "returns", 1, "is stuck", 1, "is blocked",
-		1, "rejects, then executes", 1, "moves another amount",
+	processings = table("processing",
+		row[process]{9, "executes", func(*world, *Processing) {}},
+		row[process]{6, "executes late", func(w *world, p *Processing) { p.After = draw(w, decidedAfter) }},
+		row[process]{3, "rejects", func(_ *world, p *Processing) { p.Rejected = true }},
+		row[process]{3, "rejects late", func(w *world, p *Processing) { p.Rejected, p.After = true, draw(w, decidedAfter) }},
+		row[process]{2, "executes unseen", func(w *world, p *Processing) {
+			p.After = draw(w, decidedAfter)
+			p.ShownAfter = p.After + draw(w, unseenFor)
+		}},
+		row[process]{2, "returns", func(w *world, p *Processing) {
+			p.After, p.ReturnedAfter = draw(w, decidedAfter), max(draw(w, returnedAfter), time.Second)
+		}},
+		row[process]{1, "is stuck", func(_ *world, p *Processing) { p.Stuck = true }},
+		row[process]{1, "is blocked", func(_ *world, p *Processing) { p.Stuck, p.Blocked = true, true }},
+		row[process]{1, "rejects, then executes", func(w *world, p *Processing) {
+			p.RejectedFirst, p.After = true, max(draw(w, decidedAfter), time.Second)
+		}},
+		row[process]{1, "moves another amount", func(w *world, p *Processing) { p.OtherAmount, p.After = true, draw(w, decidedAfter) }},
 	)
 	unusualProcessing = oneOf("unusual processing", false, true)
 	decidedAfter      = oneOf("decided after", delays...)
@@ -165,35 +180,18 @@ func (w *world) take(a arrival) (e *Entry, known bool) {
 	return w.bank.Take(a.id, a.key, a.processing, now), false
 }
 
-func (w *world) drawProcessing() (f Processing) {
-	kind := w.usualProcessing
-	if kind == "none" || draw(w, unusualProcessing) {
-		kind = draw(w, processings)
+// process sets the processing of one kind.
+type process func(*world, *Processing)
+
+func (w *world) drawProcessing() (p Processing) {
+	kind, set := w.usualProcessing, processings.value(w.usualProcessing)
+	if set == nil || draw(w, unusualProcessing) {
+		kind, set = drawWord(w, processings)
 	}
-	f.ShownAfter = w.policy.VisibilityLag * time.Duration(draw(w, halfLags)) / 2
-	switch kind {
-	case "executes late":
-		f.After = draw(w, decidedAfter)
-	case "rejects":
-		f.Rejected = true
-	case "rejects late":
-		f.Rejected, f.After = true, draw(w, decidedAfter)
-	case "executes unseen":
-		f.After = draw(w, decidedAfter)
-		f.ShownAfter = f.After + draw(w, unseenFor)
-	case "returns":
-		f.After, f.ReturnedAfter = draw(w, decidedAfter), max(draw(w, returnedAfter), time.Second)
-	case "is stuck":
-		f.Stuck = true
-	case "is blocked":
-		f.Stuck, f.Blocked = true, true
-	case "rejects, then executes":
-		f.RejectedFirst, f.After = true, max(draw(w, decidedAfter), time.Second)
-	case "moves another amount":
-		f.OtherAmount, f.After = true, draw(w, decidedAfter)
-	}
-	w.tell("  the bank: %s; decided after %v, returned after %v, shown after %v", kind, f.After, f.ReturnedAfter, f.ShownAfter)
-	return f
+	p.ShownAfter = w.policy.VisibilityLag * time.Duration(draw(w, halfLags)) / 2
+	set(w, &p)
+	w.tell("  the bank: %s; decided after %v, returned after %v, shown after %v", kind, p.After, p.ReturnedAfter, p.ShownAfter)
+	return p
 }
 
 func (w *world) resumeStatus(c *call) {

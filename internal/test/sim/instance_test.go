@@ -139,77 +139,67 @@ func (p *instance) park(ctx context.Context, c *call) error {
 	return nil
 }
 
-func (p *instance) commit(ctx context.Context, c *call) error {
-	if err := p.park(ctx, c); err != nil {
+// callStore parks a call of the store until the sequence runs op and answers.
+func callStore[T any](ctx context.Context, p *instance, c *call, op func(ctx context.Context) (T, error)) (T, error) {
+	var result T
+	c.op = func(ctx context.Context) (err error) {
+		result, err = op(ctx)
 		return err
 	}
-	return c.err
+	err := p.park(ctx, c)
+	if err == nil {
+		err = c.err
+	}
+	if err != nil {
+		return *new(T), err
+	}
+	return result, nil
 }
 
 // Settle implements settle.Store.
 func (p *instance) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
-	var r settle.Result
-	err := p.commit(ctx, &call{kind: "settle", id: s.Payout.SettlementID, op: func(ctx context.Context) (err error) {
-		r, err = p.w.store.Settle(ctx, s)
+	return callStore(ctx, p, &call{kind: "settle", id: s.Payout.SettlementID}, func(ctx context.Context) (settle.Result, error) {
+		r, err := p.w.store.Settle(ctx, s)
 		p.w.oracle.settled(s, r, err)
-		return err
-	}})
-	if err != nil {
-		return settle.Result{}, err
-	}
-	return r, nil
+		return r, err
+	})
 }
 
 // Quarantine implements settle.Store.
 func (p *instance) Quarantine(ctx context.Context, q settle.Quarantined) error {
-	return p.commit(ctx, &call{kind: "quarantine", op: func(ctx context.Context) error {
+	_, err := callStore(ctx, p, &call{kind: "quarantine"}, func(ctx context.Context) (struct{}, error) {
 		err := p.w.store.Quarantine(ctx, q)
 		p.w.oracle.quarantined(q, err)
-		return err
-	}})
+		return struct{}{}, err
+	})
+	return err
 }
 
 // Change implements transfer.Store.
 func (p *instance) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
-	var change transfer.Change
-	err := p.commit(ctx, &call{
-		kind: "change", id: id,
-		op: func(ctx context.Context) (err error) {
-			change, err = p.w.store.Change(ctx, id, decide)
-			if err == nil && change.Write {
-				p.w.oracle.changed(id, change)
-			}
-			return err
-		},
-		abort: func(ctx context.Context) {
-			_, _ = p.w.store.Change(ctx, id, func(in transfer.Instruction) (transfer.Change, error) {
-				_, _ = decide(in)
-				return transfer.Change{}, errAborted
-			})
-		},
-	})
-	if err != nil {
-		return transfer.Change{}, err
+	abort := func(ctx context.Context) {
+		_, _ = p.w.store.Change(ctx, id, func(in transfer.Instruction) (transfer.Change, error) {
+			_, _ = decide(in)
+			return transfer.Change{}, errAborted
+		})
 	}
-	return change, nil
+	return callStore(ctx, p, &call{kind: "change", id: id, abort: abort}, func(ctx context.Context) (transfer.Change, error) {
+		change, err := p.w.store.Change(ctx, id, decide)
+		if err == nil && change.Write {
+			p.w.oracle.changed(id, change)
+		}
+		return change, err
+	})
 }
 
 // Due implements transfer.Store.
-func (p *instance) Due(ctx context.Context, now time.Time, limit int) (ids []string, err error) {
-	err = p.commit(ctx, &call{kind: "due", op: func(ctx context.Context) (err error) {
-		ids, err = p.w.store.Due(ctx, now, limit)
-		return err
-	}})
-	return ids, err
+func (p *instance) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
+	return callStore(ctx, p, &call{kind: "due"}, func(ctx context.Context) ([]string, error) { return p.w.store.Due(ctx, now, limit) })
 }
 
 // Backlog implements transfer.Store.
-func (p *instance) Backlog(ctx context.Context) (b transfer.Backlog, err error) {
-	err = p.commit(ctx, &call{kind: "backlog", op: func(ctx context.Context) (err error) {
-		b, err = p.w.store.Backlog(ctx)
-		return err
-	}})
-	return b, err
+func (p *instance) Backlog(ctx context.Context) (transfer.Backlog, error) {
+	return callStore(ctx, p, &call{kind: "backlog"}, p.w.store.Backlog)
 }
 
 // Compose implements transfer.Bank.

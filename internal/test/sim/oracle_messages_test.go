@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,18 +14,35 @@ import (
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// counted is the required state of a row that counts deliveries: a conflict or a
-// quarantined message.
+// countedRow is a row that counts deliveries: a conflict or a quarantined message.
+type countedRow struct {
+	messageID  string
+	data       []byte
+	fields     []string // of a conflict
+	firstSeen  time.Time
+	deliveries int64
+}
+
+// counted is the required state of a counted row.
 type counted struct {
 	recorded     int64 // calls of the store that recorded it
 	acknowledged map[*delivery]bool
-	conflict     *spannerstore.ConflictRow // at first sight
-	quarantined  *spannerstore.QuarantineRow
+	first        *countedRow // at first sight
 }
 
-// fits reports whether the row may count so many deliveries.
-func (c *counted) fits(deliveries int64) bool {
-	return int64(len(c.acknowledged)) <= deliveries && deliveries <= c.recorded
+// checkRow checks that the row persists unchanged, except for a count that fits.
+func (o *oracle) checkRow(required *counted, id string, row countedRow) {
+	if required.first == nil {
+		required.first = &row
+	}
+	first, n := required.first, row.deliveries
+	if row.messageID != first.messageID || !bytes.Equal(row.data, first.data) || !slices.Equal(row.fields, first.fields) || !row.firstSeen.Equal(first.firstSeen) {
+		o.fail(id, "the row of message %s has changed (-first +now):\n%s", row.messageID, cmp.Diff(*first, row, cmp.AllowUnexported(row)))
+	}
+	if n > required.recorded || n < int64(len(required.acknowledged)) {
+		o.fail(id, "the row of message %s counts %d deliveries; %d were acknowledged, and the store recorded it %d times",
+			row.messageID, n, len(required.acknowledged), required.recorded)
+	}
 }
 
 func (h *history) conflict(hash payout.Hash) *counted {
@@ -135,27 +153,14 @@ func (o *oracle) checkConflict(d *delivery, h *history, r settle.Result) {
 
 // checkConflicts checks that conflicts persist, with the right counts.
 func (o *oracle) checkConflicts(h *history) {
-	found := 0
-	for _, c := range o.rows(h.id).Conflicts {
-		required := h.conflict(c.PayloadHash)
-		if required.conflict == nil {
-			required.conflict = &c
-		}
-		found++
-		switch first := required.conflict; {
-		case c.MessageID != first.MessageID || !bytes.Equal(c.Payload, first.Payload) || !c.FirstSeenAt.Equal(first.FirstSeenAt) || !slices.Equal(c.Fields, first.Fields):
-			o.fail(h.id, "a conflict has changed (-first +now):\n%s", cmp.Diff(*first, c))
-		case !required.fits(c.Deliveries):
-			o.fail(h.id, "a conflict counts %d deliveries; %d were acknowledged, and the store recorded it %d times", c.Deliveries, len(required.acknowledged), required.recorded)
-		}
+	rows := o.rows(h.id).Conflicts
+	for _, c := range rows {
+		o.checkRow(h.conflict(c.PayloadHash), h.id, countedRow{c.MessageID, c.Payload, c.Fields, c.FirstSeenAt, c.Deliveries})
 	}
-	for _, required := range h.conflicts {
-		if required.conflict != nil {
-			found--
+	for hash, required := range h.conflicts {
+		if required.first != nil && !slices.ContainsFunc(rows, func(c spannerstore.ConflictRow) bool { return c.PayloadHash == hash }) {
+			o.fail(h.id, "a conflict is gone")
 		}
-	}
-	if found < 0 {
-		o.fail(h.id, "a conflict is gone")
 	}
 }
 
@@ -192,17 +197,7 @@ func (o *oracle) checkQuarantine() {
 		o.w.fail("%d messages are in quarantine, and %d were quarantined", len(rows), len(o.quarantine))
 	}
 	for _, q := range rows {
-		required := o.quarantine[q.Identity]
-		if required.quarantined == nil {
-			required.quarantined = &q
-		}
-		switch first := required.quarantined; {
-		case q.MessageID != first.MessageID || !bytes.Equal(q.Data, first.Data) || !q.QuarantinedAt.Equal(first.QuarantinedAt):
-			o.w.fail("message %s in quarantine has changed (-first +now):\n%s", q.MessageID, cmp.Diff(*first, q))
-		case !required.fits(q.Deliveries):
-			o.w.fail("message %s in quarantine counts %d deliveries; %d were acknowledged, and the store recorded it %d times",
-				q.MessageID, q.Deliveries, len(required.acknowledged), required.recorded)
-		}
+		o.checkRow(o.quarantine[q.Identity], q.MessageID, countedRow{q.MessageID, q.Data, nil, q.QuarantinedAt, q.Deliveries})
 	}
 }
 

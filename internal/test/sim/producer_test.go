@@ -13,11 +13,41 @@ var (
 	publications = weighted("publication",
 		6, "a new payout", 2, "the same message", 2, "the same payout in another encoding", 2, "another payout under a known ID", 1, "an invalid message",
 	)
-	newPayouts  = weighted("new payout", 6, "plain", 3, "without a creditor", 1, "without a currency", 1, "in EUR", 1, "with a reference")
+	newPayouts = table("new payout",
+		row[content]{6, "plain", plain},
+		row[content]{3, "without a creditor", content{"reserve", 4731, "USD", "", ""}},
+		row[content]{1, "without a currency", content{"reserve", 4731, "", "cp-19", ""}},
+		row[content]{1, "in EUR", content{"reserve", 4731, "EUR", "cp-19", ""}},
+		row[content]{1, "with a reference", content{"reserve", 4731, "USD", "cp-19", "claim 7"}},
+	)
+	plain       = content{"reserve", 4731, "USD", "cp-19", ""}
 	encodings   = weighted("encoding", 1, "in another order", 1, "with white space", 1, "with escapes", 1, "with metadata")
-	alterations = weighted("altered member", 2, "the amount", 1, "the account", 1, "the currency", 1, "the creditor", 1, "the creditor's presence", 1, "the reference")
-	invalids    = weighted("invalid message", 1, "empty", 1, "cut off", 1, "a list", 1, "without an amount", 1, "with a duplicate member",
-		1, "with a quoted amount", 1, "with a negative amount", 1, "with an unknown member", 1, "not a Pub/Sub message")
+	alterations = table("altered member",
+		row[func(*content)]{2, "the amount", func(c *content) { c.amount++ }},
+		row[func(*content)]{1, "the account", func(c *content) { c.account = "other" }},
+		row[func(*content)]{1, "the currency", func(c *content) { toggle(&c.currency, "USD") }},
+		row[func(*content)]{1, "the creditor", func(c *content) { c.creditor += "x1" }},
+		row[func(*content)]{1, "the creditor's presence", func(c *content) { toggle(&c.creditor, "cp-20") }},
+		row[func(*content)]{1, "the reference", func(c *content) { toggle(&c.reference, "claim 8") }},
+	)
+	valid    = string(newPayout("stl-0", plain, "").data)
+	invalids = table("invalid message",
+		row[meaning]{1, "empty", meaning{reason: payout.ReasonEmptyData}},
+		row[meaning]{1, "cut off", meaning{reason: payout.ReasonNotJSON, data: []byte(valid[:len(valid)-1])}},
+		row[meaning]{1, "a list", meaning{reason: payout.ReasonNotJSON, data: []byte("[" + valid + "]")}},
+		row[meaning]{1, "without an amount", meaning{
+			reason: payout.ReasonMissingField, member: "amount_cents", data: []byte(`{"settlement_id":"stl-0","account_id":"reserve"}`),
+		}},
+		row[meaning]{1, "with a duplicate member", meaning{reason: payout.ReasonDuplicateField, data: []byte(valid[:len(valid)-1] + `,"amount_cents":1}`)}},
+		row[meaning]{1, "with a quoted amount", meaning{
+			reason: payout.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(valid, "4731", `"4731"`, 1)),
+		}},
+		row[meaning]{1, "with a negative amount", meaning{
+			reason: payout.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(valid, "4731", "-4731", 1)),
+		}},
+		row[meaning]{1, "with an unknown member", meaning{reason: payout.ReasonUnknownField, data: []byte(valid[:len(valid)-1] + `,"Amount_cents":1}`)}},
+		row[meaning]{1, "not a Pub/Sub message", meaning{reason: payout.ReasonUnsupportedEvent, data: []byte("a request from another sender")}},
+	)
 	aKnownPayout = oneOfMany("known payout", meaning.String)
 	newIDs       = oneOf("settlement ID", "stl-1", "stl-2", "stl-3", "stl-4", "stl-5", "stl-6", "stl-7", "stl-8")
 )
@@ -60,13 +90,13 @@ func (w *world) publish() *Message {
 	var means meaning
 	switch {
 	case kind == "an invalid message":
-		means = newInvalid(draw(w, invalids))
+		means = draw(w, invalids)
 		kind = strings.TrimSpace(fmt.Sprintf("%s %s", means.reason, means.member))
 	case len(p.payouts) == 0 || kind == "a new payout" && len(p.payouts) < len(newIDs.values):
-		kind = draw(w, newPayouts)
-		means = newPayout(w.newID(), contents[kind], "")
+		word, content := drawWord(w, newPayouts)
+		means = newPayout(w.newID(), content, "")
 		p.payouts = append(p.payouts, means)
-		kind = "a new payout, " + kind
+		kind = "a new payout, " + word
 	default:
 		known := pick(w, aKnownPayout, p.payouts)
 		switch kind {
@@ -75,8 +105,10 @@ func (w *world) publish() *Message {
 			means = newPayout(known.settlement, known.content, encoding)
 			kind = "the same payout, " + encoding
 		case "another payout under a known ID":
-			member := draw(w, alterations)
-			means = newPayout(known.settlement, known.content.altered(member), "")
+			member, alter := drawWord(w, alterations)
+			content := known.content
+			alter(&content)
+			means = newPayout(known.settlement, content, "")
 			kind = "another payout under the same ID, in " + member
 		default:
 			means = known
@@ -109,38 +141,12 @@ func (m meaning) String() string {
 	return m.settlement
 }
 
-// contents are the contents of new payouts.
-var contents = map[string]content{
-	"plain":              {"reserve", 4731, "USD", "cp-19", ""},
-	"without a creditor": {"reserve", 4731, "USD", "", ""},
-	"without a currency": {"reserve", 4731, "", "cp-19", ""},
-	"in EUR":             {"reserve", 4731, "EUR", "cp-19", ""},
-	"with a reference":   {"reserve", 4731, "USD", "cp-19", "claim 7"},
-}
-
-// altered returns the content with one other member.
-func (c content) altered(member string) content {
-	toggle := func(s *string, present string) {
-		if *s != "" {
-			present = ""
-		}
-		*s = present
+// toggle removes a member, or sets it where it is absent.
+func toggle(member *string, value string) {
+	if *member != "" {
+		value = ""
 	}
-	switch member {
-	case "the amount":
-		c.amount++
-	case "the account":
-		c.account = "other"
-	case "the currency":
-		toggle(&c.currency, "USD")
-	case "the creditor":
-		c.creditor += "x1"
-	case "the creditor's presence":
-		toggle(&c.creditor, "cp-20")
-	case "the reference":
-		toggle(&c.reference, "claim 8")
-	}
-	return c
+	*member = value
 }
 
 // differences names the members in which two contents differ.
@@ -185,27 +191,4 @@ func newPayout(id string, c content, encoding string) meaning {
 		members = append(members, `"metadata":{"batch":"7"}`)
 	}
 	return meaning{settlement: id, content: c, data: []byte("{" + strings.Join(members, separator) + "}")}
-}
-
-func newInvalid(kind string) meaning {
-	valid := string(newPayout("stl-0", contents["plain"], "").data)
-	switch kind {
-	case "empty":
-		return meaning{reason: payout.ReasonEmptyData}
-	case "cut off":
-		return meaning{reason: payout.ReasonNotJSON, data: []byte(valid[:len(valid)-1])}
-	case "a list":
-		return meaning{reason: payout.ReasonNotJSON, data: []byte("[" + valid + "]")}
-	case "without an amount":
-		return meaning{reason: payout.ReasonMissingField, member: "amount_cents", data: []byte(`{"settlement_id":"stl-0","account_id":"reserve"}`)}
-	case "with a duplicate member":
-		return meaning{reason: payout.ReasonDuplicateField, data: []byte(valid[:len(valid)-1] + `,"amount_cents":1}`)}
-	case "with a quoted amount":
-		return meaning{reason: payout.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(valid, "4731", `"4731"`, 1))}
-	case "with a negative amount":
-		return meaning{reason: payout.ReasonInvalidField, member: "amount_cents", data: []byte(strings.Replace(valid, "4731", "-4731", 1))}
-	case "with an unknown member":
-		return meaning{reason: payout.ReasonUnknownField, data: []byte(valid[:len(valid)-1] + `,"Amount_cents":1}`)}
-	}
-	return meaning{reason: payout.ReasonUnsupportedEvent, data: []byte("a request from another sender")}
 }

@@ -8,15 +8,96 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
+type step = row[func(*world)]
+
+// steps are the steps of a sequence.
+var steps = table(stepChoice,
+	step{14, "resume one", func(w *world) {
+		if len(w.calls) > 0 {
+			w.resume(pick(w, parkedCall, w.calls))
+		}
+	}},
+	step{4, "resume all to the end", (*world).resumeAll},
+	step{2, "resume all once", (*world).resumeAllOnce},
+	step{1, "finish without faults", (*world).finish},
+	step{3, "late commit", (*world).lateCommit},
+	step{4, "push", func(w *world) { w.push(w.pickWaiting(), w.pickInstance()) }},
+	step{2, "push all", func(w *world) {
+		for _, m := range w.pubsub.Waiting(time.Now()) {
+			w.push(m, w.pickInstance())
+		}
+	}},
+	step{2, "publish", func(w *world) { w.publish() }},
+	step{1, "push and finish", func(w *world) {
+		w.push(w.pickWaiting(), w.pickInstance())
+		w.finish()
+	}},
+	step{1, "push twice at once", func(w *world) {
+		m := w.pickWaiting()
+		w.push(m, w.pickInstance())
+		w.push(m, w.pickInstance())
+	}},
+	step{1, "push any message", func(w *world) { // acknowledged ones too
+		if len(w.pubsub.Messages) > 0 {
+			w.push(pick(w, aMessage, w.pubsub.Messages), w.pickInstance())
+		}
+	}},
+	step{1, "fail until dead-lettered", (*world).failUntilDead},
+	step{1, "seek", (*world).seek},
+	step{1, "redrive", func(w *world) {
+		if len(w.pubsub.DeadLetters) > 0 {
+			w.redrive(pick(w, aDeadLetter, w.pubsub.DeadLetters))
+		}
+	}},
+	step{1, "disconnect", (*world).disconnect},
+	step{1, "expire receipts", (*world).expireReceipts},
+	step{4, "advance", func(w *world) { w.advanceBy(draw(w, durations)) }},
+	step{4, "reconcile at the next due time", func(w *world) {
+		w.advanceToNextDue(0)
+		w.reconcile(w.pickInstance())
+	}},
+	step{3, "reconcile at several due times", func(w *world) {
+		for n := draw(w, rounds); n > 0 && w.advanceToNextDue(0); n-- {
+			w.reconcile(w.pickInstance())
+			w.resumeAll()
+		}
+	}},
+	step{2, "advance to about the next due time", func(w *world) { // or about the end of a lease
+		if due := w.nextDue(); !due.IsZero() {
+			w.advanceBy(max(0, time.Until(due)+draw(w, distances)))
+		}
+	}},
+	step{1, "advance to about the resend limit", (*world).advanceToAboutResendLimit},
+	step{2, "ask about the resend limit", func(w *world) {
+		w.advanceToAboutResendLimit()
+		w.reconcile(w.pickInstance())
+		for range 3 { // until the status request is on its way
+			w.resumeAllOnce()
+		}
+		w.advanceBy(draw(w, shortDurations))
+		w.resumeAll()
+	}},
+	step{2, "reconcile", func(w *world) { w.reconcile(w.pickInstance()) }},
+	step{1, "reconcile twice", func(w *world) {
+		w.reconcile(w.pickInstance())
+		w.reconcile(w.pickInstance())
+	}},
+	step{1, "crash", (*world).crashOne},
+	step{1, "start an instance", func(w *world) {
+		if len(w.instances) < maxInstances {
+			w.start()
+		}
+	}},
+	step{1, "stop an instance", func(w *world) { w.stop(w.pickInstance()) }},
+	step{1, "set a clock", func(w *world) {
+		p := w.pickInstance()
+		p.setClock(draw(w, newClockOffsets))
+		w.tell("the clock offset of %s is set to %v", p, p.clockOffset())
+		w.seen["clock set"]++
+	}},
+)
+
 var (
-	steps = weighted(stepChoice,
-		14, "resume one", 4, "resume all to the end", 2, "resume all once", 1, "finish without faults", 3, "late commit",
-		4, "push", 2, "push all", 2, "publish", 1, "push and finish", 1, "push twice at once", 1, "push any message",
-		1, "fail until dead-lettered", 1, "seek", 1, "redrive", 1, "disconnect", 1, "expire receipts",
-		4, "advance", 4, "reconcile at the next due time", 3, "reconcile at several due times", 2, "advance to about the next due time",
-		1, "advance to about the resend limit", 2, "ask about the resend limit",
-		2, "reconcile", 1, "reconcile twice", 1, "crash", 1, "start an instance", 1, "stop an instance", 1, "set a clock",
-	)
 	durations = oneOf("duration", time.Second, 5*time.Second, 9*time.Second, 15*time.Second, 21*time.Second, 45*time.Second, 49*time.Second, time.Minute, 3*time.Minute,
 		15*time.Minute, time.Hour, 5*time.Hour, 19*time.Hour+12*time.Minute, 24*time.Hour, 3*24*time.Hour)
 	rounds          = oneOf("rounds", 1, 3, 6, 10)
@@ -31,45 +112,13 @@ const maxInstances = 4
 // sequence runs the steps, and then everything to its end without faults.
 func (w *world) sequence() {
 	w.repeat(func() {
-		w.step()
+		draw(w, steps)(w)
 		w.oracle.check()
 		if w.check != nil {
 			w.check(w)
 		}
 	})
 	w.finishAll()
-}
-
-func (w *world) step() {
-	step := draw(w, steps)
-	switch step {
-	case "resume one":
-		if len(w.calls) > 0 {
-			w.resume(pick(w, parkedCall, w.calls))
-		}
-	case "resume all once":
-		w.resumeAllOnce()
-	case "resume all to the end":
-		w.resumeAll()
-	case "finish without faults":
-		w.finish()
-	case "late commit":
-		w.lateCommit()
-	case "expire receipts":
-		w.expireReceipts()
-	case "reconcile":
-		w.reconcile(w.pickInstance())
-	case "reconcile twice":
-		w.reconcile(w.pickInstance())
-		w.reconcile(w.pickInstance())
-	case "crash", "start an instance", "stop an instance", "set a clock":
-		w.instanceStep(step)
-	case "advance", "reconcile at the next due time", "reconcile at several due times",
-		"advance to about the next due time", "advance to about the resend limit", "ask about the resend limit":
-		w.timeStep(step)
-	default:
-		w.pubsubStep(step)
-	}
 }
 
 // resumeAllOnce resumes each parked call once.
@@ -91,90 +140,6 @@ func (w *world) resumeAllOnce() {
 func (w *world) resumeAll() {
 	for round := 0; round < 10 && len(w.calls) > 0; round++ {
 		w.resumeAllOnce()
-	}
-}
-
-func (w *world) pubsubStep(step string) {
-	switch step {
-	case "publish":
-		w.publish()
-	case "push":
-		w.push(w.pickWaiting(), w.pickInstance())
-	case "push and finish":
-		w.push(w.pickWaiting(), w.pickInstance())
-		w.finish()
-	case "push twice at once":
-		m := w.pickWaiting()
-		w.push(m, w.pickInstance())
-		w.push(m, w.pickInstance())
-	case "push all":
-		for _, m := range w.pubsub.Waiting(time.Now()) {
-			w.push(m, w.pickInstance())
-		}
-	case "push any message": // acknowledged ones too
-		if len(w.pubsub.Messages) > 0 {
-			w.push(pick(w, aMessage, w.pubsub.Messages), w.pickInstance())
-		}
-	case "fail until dead-lettered":
-		w.failUntilDead()
-	case "seek":
-		w.seek()
-	case "redrive":
-		if len(w.pubsub.DeadLetters) > 0 {
-			w.redrive(pick(w, aDeadLetter, w.pubsub.DeadLetters))
-		}
-	case "disconnect":
-		w.disconnect()
-	}
-}
-
-func (w *world) instanceStep(step string) {
-	switch step {
-	case "crash":
-		w.crashOne()
-	case "start an instance":
-		if len(w.instances) < maxInstances {
-			w.start()
-		}
-	case "stop an instance":
-		w.stop(w.pickInstance())
-	case "set a clock":
-		p := w.pickInstance()
-		p.setClock(draw(w, newClockOffsets))
-		w.tell("the clock offset of %s is set to %v", p, p.clockOffset())
-		w.seen["clock set"]++
-	}
-}
-
-func (w *world) timeStep(step string) {
-	switch step {
-	case "advance":
-		w.advanceBy(draw(w, durations))
-	case "reconcile at the next due time":
-		w.advanceToNextDue(0)
-		w.reconcile(w.pickInstance())
-	case "reconcile at several due times":
-		for range draw(w, rounds) {
-			if !w.advanceToNextDue(0) {
-				break
-			}
-			w.reconcile(w.pickInstance())
-			w.resumeAll()
-		}
-	case "advance to about the next due time": // or about the end of a lease
-		if due := w.nextDue(); !due.IsZero() {
-			w.advanceBy(max(0, time.Until(due)+draw(w, distances)))
-		}
-	case "advance to about the resend limit":
-		w.advanceToAboutResendLimit()
-	case "ask about the resend limit":
-		w.advanceToAboutResendLimit()
-		w.reconcile(w.pickInstance())
-		for range 3 { // until the status request is on its way
-			w.resumeAllOnce()
-		}
-		w.advanceBy(draw(w, shortDurations))
-		w.resumeAll()
 	}
 }
 

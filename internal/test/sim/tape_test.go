@@ -48,12 +48,22 @@ func TestKeptChoicesAreFoundByName(t *testing.T) {
 	w := &world{tape: &tape{kept: kept}}
 	var got []string
 	w.repeat(func() {
-		got = append(got, draw(w, steps), draw(w, publications), draw(w, invalids), draw(w, encodings))
+		for _, choice := range []func(*world) string{word(steps), word(publications), word(invalids), word(encodings)} {
+			got = append(got, choice(w))
+		}
 	})
 	got = append(got, pick(w, parkedCall, []*call{{kind: "settle", id: "stl-1"}, {kind: "settle", id: "stl-2"}}).id)
 	want := []string{"publish", "an invalid message", "cut off", "in another order", "push", "a new payout", "empty", "in another order", "stl-2"}
 	if !slices.Equal(got, want) {
 		t.Errorf("drew %q, want %q", got, want)
+	}
+}
+
+// word draws the word of a choice.
+func word[T any](c choice[T]) func(*world) string {
+	return func(w *world) string {
+		word, _ := drawWord(w, c)
+		return word
 	}
 }
 
