@@ -197,7 +197,7 @@ func (o *oracle) effects() string {
 func (o *oracle) finalState() string {
 	var b strings.Builder
 	add := func(at time.Time, format string, args ...any) {
-		fmt.Fprintf(&b, "%s  %s\n", o.clock(at), fmt.Sprintf(format, args...))
+		fmt.Fprintf(&b, "%s  %s\n", o.clock(at), strings.TrimRight(fmt.Sprintf(format, args...), ": "))
 	}
 	for _, id := range o.ids {
 		rows := o.w.store.SnapshotOf(id)
