@@ -34,7 +34,7 @@ func NewGate(t testing.TB, b *fakebank.Bank) *Gate {
 	}
 	g := &Gate{URL: "http://" + listener.Addr().String(), bank: b}
 	server := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(b.Listener(listener)) }() // ends with Close
+	go func() { _ = server.Serve(listener) }() // ends with Close
 	t.Cleanup(func() {
 		b.Close()
 		if err := server.Close(); err != nil {

@@ -3,6 +3,7 @@ package fakebank
 import (
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -22,37 +23,34 @@ type AdminStatus struct {
 
 func (b *Bank) adminLedger(w http.ResponseWriter, r *http.Request) {
 	if !b.authorized(r.Header) {
-		b.transmit(w, b.problemReply(http.StatusUnauthorized, "", ""))
+		b.transmit(w, problemReply(http.StatusUnauthorized, "", ""))
 		return
 	}
-	all := AdminLedger{Transfers: []Transfer{}, Violations: []string{}}
+	var all AdminLedger
 	b.locked(func(now time.Time) {
-		for _, t := range b.transfers {
-			all.Transfers = append(all.Transfers, b.shown(t, now))
-		}
-		all.Violations = append(all.Violations, b.violations...)
+		all = AdminLedger{Transfers: b.ledger(now), Violations: slices.Clone(b.violations)}
 	})
 	b.transmit(w, reply{status: http.StatusOK, contentType: typeJSON, body: encode(all)})
 }
 
 func (b *Bank) adminStatus(w http.ResponseWriter, r *http.Request) {
-	b.transmit(w, b.moveByAdmin(w, r))
+	b.transmit(w, b.changeStatus(w, r))
 }
 
-func (b *Bank) moveByAdmin(w http.ResponseWriter, r *http.Request) reply {
+func (b *Bank) changeStatus(w http.ResponseWriter, r *http.Request) reply {
 	if !b.authorized(r.Header) {
-		return b.problemReply(http.StatusUnauthorized, "", "")
+		return problemReply(http.StatusUnauthorized, "", "")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if err != nil {
-		return b.problemReply(http.StatusBadRequest, "", "the body broke off or is too large")
+		return problemReply(http.StatusBadRequest, "", "the body is incomplete or too large")
 	}
-	var move AdminStatus
-	if err := json.Unmarshal(body, &move, json.RejectUnknownMembers(true)); err != nil || move.Status == "" {
-		return b.problemReply(http.StatusBadRequest, "", "expected client_reference and status")
+	var change AdminStatus
+	if err := json.Unmarshal(body, &change, json.RejectUnknownMembers(true)); err != nil || change.Status == "" {
+		return problemReply(http.StatusBadRequest, "", "expected client_reference and status")
 	}
-	if err := b.Settle(move.Key, move.Status); err != nil {
-		return b.problemReply(http.StatusNotFound, b.options.NotFoundCode, "")
+	if err := b.Settle(change.Key, change.Status); err != nil {
+		return problemReply(http.StatusNotFound, CodeNotFound, "")
 	}
 	return reply{status: http.StatusNoContent}
 }

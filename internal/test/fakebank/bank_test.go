@@ -17,7 +17,7 @@ import (
 
 var noon = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
-// recorder is a test that can fail without failing the test.
+// recorder is a TB that records failures.
 type recorder struct {
 	mu       sync.Mutex
 	errors   []string
@@ -47,34 +47,37 @@ func (r *recorder) failures() []string {
 	return append([]string(nil), r.errors...)
 }
 
-// teller is a bank that is served on a real socket, and a client of it.
-type teller struct {
+// client is a client of a bank that it starts.
+type client struct {
 	*fakebank.Bank
 
-	t         *testing.T
-	clock     *fakebank.Clock
-	url       string
-	transport *http.Transport
+	t     *testing.T
+	clock *fakebank.Clock
+	url   string
+	http  *http.Client
 }
 
-// open opens a bank that fails tb on violations.
-func open(t *testing.T, tb fakebank.TB, options fakebank.Options) *teller {
+// newClient starts a bank that reports violations to tb.
+func newClient(t *testing.T, tb fakebank.TB, options fakebank.Options) *client {
 	t.Helper()
 	clock := fakebank.NewClock(noon)
-	x := &teller{Bank: fakebank.New(tb, clock.Now, options), t: t, clock: clock}
-	t.Cleanup(x.Close)
+	c := &client{Bank: fakebank.New(tb, clock.Now, options), t: t, clock: clock}
+	t.Cleanup(c.Close)
 	var err error
-	if x.url, err = x.Start(t.Context()); err != nil {
+	if c.url, err = c.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x.transport = &http.Transport{DisableKeepAlives: true}
-	t.Cleanup(x.transport.CloseIdleConnections)
-	return x
+	c.http = &http.Client{
+		Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 30 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c
 }
 
-func openGood(t *testing.T) *teller {
+// newDefaultClient starts a bank without options that fails t on violations.
+func newDefaultClient(t *testing.T) *client {
 	t.Helper()
-	return open(t, t, fakebank.Options{})
+	return newClient(t, t, fakebank.Options{})
 }
 
 func newKey() string { return uuid.NewString() }
@@ -84,7 +87,7 @@ func orderOf(key string) string {
 		`"creditor_account":"cp-19","remittance":"claim 19-4431"}`
 }
 
-// got is what a client gets.
+// got is an answer.
 type got struct {
 	status int
 	header http.Header
@@ -96,16 +99,12 @@ func (g got) code() string {
 	var p struct {
 		Code string `json:"code"`
 	}
-	_ = json.Unmarshal([]byte(g.body), &p) // no code is a code
+	_ = json.Unmarshal([]byte(g.body), &p) // without one: empty
 	return p.Code
 }
 
-func (x *teller) do(r *http.Request) got {
-	client := &http.Client{
-		Transport: x.transport, Timeout: 30 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	resp, err := client.Do(r)
+func (c *client) do(r *http.Request) got {
+	resp, err := c.http.Do(r)
 	if err != nil {
 		return got{err: err}
 	}
@@ -114,40 +113,40 @@ func (x *teller) do(r *http.Request) got {
 	return got{resp.StatusCode, resp.Header, string(body), err}
 }
 
-func (x *teller) postRequest(key, body string) *http.Request {
-	r, err := http.NewRequestWithContext(x.t.Context(), http.MethodPost, x.url+"/v1/credit-transfers", strings.NewReader(body))
+func (c *client) postRequest(key, body string) *http.Request {
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodPost, c.url+"/v1/credit-transfers", strings.NewReader(body))
 	if err != nil {
-		x.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	r.Header.Set("Idempotency-Key", key)
 	r.Header.Set("Content-Type", "application/json")
 	return r
 }
 
-func (x *teller) send(key string) got { return x.do(x.postRequest(key, orderOf(key))) }
+func (c *client) send(key string) got { return c.do(c.postRequest(key, orderOf(key))) }
 
-func (x *teller) ask(key string) got { return x.visit("/v1/credit-transfers?client_reference=" + key) }
+func (c *client) ask(key string) got { return c.visit("/v1/credit-transfers?client_reference=" + key) }
 
-func (x *teller) visit(path string) got {
-	r, err := http.NewRequestWithContext(x.t.Context(), http.MethodGet, x.url+path, nil)
+func (c *client) visit(path string) got {
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, c.url+path, nil)
 	if err != nil {
-		x.t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	return x.do(r)
+	return c.do(r)
 }
 
-// executed fails unless the ledger has n transfers.
-func (x *teller) executed(n int) {
-	x.t.Helper()
-	if ledger := x.Ledger(); len(ledger) != n {
-		x.t.Errorf("the ledger has %d transfers, want %d: %+v", len(ledger), n, ledger)
+// wantExecuted fails unless the ledger has n transfers.
+func (c *client) wantExecuted(n int) {
+	c.t.Helper()
+	if ledger := c.Ledger(); len(ledger) != n {
+		c.t.Errorf("the ledger has %d transfers, want %d: %+v", len(ledger), n, ledger)
 	}
 }
 
-// statuses asks and returns the status words.
-func (x *teller) statuses(key string) string {
-	x.t.Helper()
-	g := x.ask(key)
+// statuses returns the status words of a status request, or its HTTP status.
+func (c *client) statuses(key string) string {
+	c.t.Helper()
+	g := c.ask(key)
 	var list struct {
 		Transfers []struct {
 			Status string `json:"status"`
@@ -163,45 +162,44 @@ func (x *teller) statuses(key string) string {
 	return strings.Join(words, " ")
 }
 
-func TestGoodBank(t *testing.T) {
+func TestWithoutFaults(t *testing.T) {
 	t.Parallel()
-	x := openGood(t)
+	c := newDefaultClient(t)
 	key := newKey()
 	want := fmt.Sprintf(`{"id":"bt-%s-1","client_reference":%q,"amount_minor":4731,"currency":"USD","creditor_account":"cp-19","status":%q}`,
 		key, key, "ACCP")
-	if g := x.send(key); g.status != http.StatusCreated || g.body != want {
+	if g := c.send(key); g.status != http.StatusCreated || g.body != want {
 		t.Errorf("answer %+v, want 201 and %s", g, want)
 	}
-	if g := x.ask(key); g.body != `{"transfers":[`+strings.Replace(want, "ACCP", "ACSC", 1)+`]}` {
+	if g := c.ask(key); g.body != `{"transfers":[`+strings.Replace(want, "ACCP", "ACSC", 1)+`]}` {
 		t.Errorf("status %+v", g)
 	}
-	if g := x.ask(newKey()); g.status != http.StatusOK || g.body != `{"transfers":[]}` {
-		t.Errorf("status of a key that is not known: %+v", g)
+	if g := c.ask(newKey()); g.status != http.StatusOK || g.body != `{"transfers":[]}` {
+		t.Errorf("status of an unknown key: %+v", g)
 	}
-	ledger := x.Ledger()
+	ledger := c.Ledger()
 	if len(ledger) != 1 || !ledger[0].Moved() || ledger[0].DebtorAccount != "reserve-claims" || !ledger[0].ExecutedAt.Equal(noon) {
 		t.Errorf("ledger %+v", ledger)
 	}
-	came := x.RequestsOf(key)
-	if came.Posts != 1 || came.Received != 1 || came.Gets != 1 || came.MaxInFlight != 1 || string(came.Bodies[0]) != orderOf(key) {
-		t.Errorf("requests %+v", came)
+	if requests := c.Requests()[key]; requests != (fakebank.Requests{Posts: 1, MaxInFlight: 1}) {
+		t.Errorf("requests %+v", requests)
 	}
 }
 
-func TestSettleMovesATransfer(t *testing.T) {
+func TestSettleChangesTheStatus(t *testing.T) {
 	t.Parallel()
-	x := openGood(t)
+	c := newDefaultClient(t)
 	key := newKey()
-	x.Default(fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Accepted}, {After: time.Hour, Status: fakebank.Settled}}})
-	if err := x.Settle(key, fakebank.Returned); err == nil {
-		t.Error("settled what does not exist")
+	c.Default(fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Accepted}, {After: time.Hour, Status: fakebank.Settled}}})
+	if err := c.Settle(key, fakebank.Returned); err == nil {
+		t.Error("changed the status of an unknown key")
 	}
-	x.send(key)
-	if err := x.Settle(key, fakebank.Returned); err != nil {
+	c.send(key)
+	if err := c.Settle(key, fakebank.Returned); err != nil {
 		t.Fatal(err)
 	}
-	x.clock.Advance(2 * time.Hour)
-	ledger := x.Ledger()
+	c.clock.Advance(2 * time.Hour)
+	ledger := c.Ledger()
 	if ledger[0].Status != fakebank.Returned || !ledger[0].Returned || ledger[0].Moved() {
 		t.Errorf("ledger %+v", ledger)
 	}

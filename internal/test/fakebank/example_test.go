@@ -1,6 +1,7 @@
 package fakebank_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -9,8 +10,8 @@ import (
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
-// The answer to the first send is lost and the bank executes an hour later, after
-// everybody was told that there is no transfer.
+// The bank resets the connection instead of answering the first send, and executes
+// it an hour later.
 func Example() {
 	clock := fakebank.NewClock(time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC))
 	bank := fakebank.New(nil, clock.Now, fakebank.Options{}) // in a test: t instead of nil
@@ -21,16 +22,17 @@ func Example() {
 	bank.Script(key, fakebank.Plan{
 		Attempts: []fakebank.Attempt{{Execute: fakebank.ExecuteLate, LateBy: time.Hour, Answer: fakebank.AnswerReset}},
 	})
-	pipe := fakebank.NewPipe() // or bank.Start, for a real socket
-	go func() { _ = bank.Serve(pipe) }()
-	client := &http.Client{Transport: &http.Transport{DialContext: pipe.DialContext, DisableKeepAlives: true}}
+	url, err := bank.Start(context.Background())
+	if err != nil {
+		panic(err)
+	}
 
 	body := `{"client_reference":"` + key + `","amount_minor":4731,"currency":"USD",` +
 		`"debtor_account":"reserve-claims","creditor_account":"cp-19","remittance":"claim 19-4431"}`
-	r, _ := http.NewRequest(http.MethodPost, "http://bank/v1/credit-transfers", strings.NewReader(body)) //nolint:noctx // an example
+	r, _ := http.NewRequestWithContext(context.Background(), http.MethodPost, url+"/v1/credit-transfers", strings.NewReader(body))
 	r.Header.Set("Idempotency-Key", key)
 	r.Header.Set("Content-Type", "application/json")
-	resp, err := client.Do(r)
+	resp, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err == nil {
 		_ = resp.Body.Close()
 	}

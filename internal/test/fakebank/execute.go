@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// send is a send that was read and can be executed.
+// send is a complete, valid send.
 type send struct {
 	key     string
 	body    []byte
@@ -16,40 +16,30 @@ type send struct {
 	attempt Attempt
 }
 
-// lateExecution is a send that waits for its time.
+// lateExecution is a send that the bank executes when it is due.
 type lateExecution struct {
 	send
 
-	due   time.Time
-	claim *keyRecord // of a queued send; nil for one that nobody can see
+	due time.Time
 }
 
-// execute does what the attempt says about the transfer, and returns the transfer
-// as the answer says it is.
+// execute executes the transfer as the attempt says, and returns the answered
+// transfer.
 func (b *Bank) execute(s *keyState, x send, now time.Time) wireTransfer {
-	made := x.promise(s)
+	answered := x.answered(s)
 	switch x.attempt.Execute {
 	case ExecuteNow:
 		b.book(s, x, now)
-		s.record = x.claim(made, now)
+		s.record = x.record(answered, now)
 	case ExecuteNever:
 	case ExecuteLate:
 		b.late = append(b.late, &lateExecution{send: x, due: now.Add(x.attempt.LateBy)})
-	case ExecuteQueued:
-		s.record = x.claim(made, now)
-		s.record.inProgress = true
-		b.late = append(b.late, &lateExecution{send: x, due: now.Add(x.attempt.LateBy), claim: s.record})
-	case ExecuteCrash:
-		b.book(s, x, now)
-		s.record = x.claim(made, now)
-		s.record.inProgress = true
-		b.downUntil = now.Add(x.attempt.DownFor)
 	}
-	return made
+	return answered
 }
 
-// promise is the transfer as the answer to the send says it is.
-func (x send) promise(s *keyState) wireTransfer {
+// answered is the transfer in the answer to the send.
+func (x send) answered(s *keyState) wireTransfer {
 	return wireTransfer{
 		ID: transferID(x.key, len(s.executed)), ClientReference: x.key,
 		AmountMinor: x.order.AmountMinor, Currency: x.order.Currency, CreditorAccount: x.order.CreditorAccount,
@@ -59,12 +49,12 @@ func (x send) promise(s *keyState) wireTransfer {
 
 func transferID(key string, before int) string { return fmt.Sprintf("bt-%s-%d", key, before+1) }
 
-// claim is what the bank remembers of the key when it takes the send.
-func (x send) claim(made wireTransfer, now time.Time) *keyRecord {
-	return &keyRecord{since: now, lifetime: x.plan.Key.Lifetime, body: x.body, made: made}
+// record is the idempotency record of the send.
+func (x send) record(answered wireTransfer, now time.Time) *keyRecord {
+	return &keyRecord{since: now, lifetime: x.plan.Key.Lifetime, body: x.body, answered: answered}
 }
 
-// book executes.
+// book enters the transfer in the ledger.
 func (b *Bank) book(s *keyState, x send, at time.Time) {
 	t := &transfer{Transfer: Transfer{
 		ID: transferID(x.key, len(s.executed)), Key: x.key, Settlement: b.expected[x.key],
@@ -80,37 +70,25 @@ func (b *Bank) book(s *keyState, x send, at time.Time) {
 		t.changes = append(t.changes, statusAt{at.Add(c.After), c.Status, c.Reason})
 	}
 	if t.Settlement == "" && b.options.SettlementOf != nil {
-		t.Settlement = b.options.SettlementOf(b.shown(t, at))
+		t.Settlement = b.options.SettlementOf(t.at(at))
 	}
 	s.executed = append(s.executed, t)
 	b.transfers = append(b.transfers, t)
-	b.policeExecution(t, s)
+	b.checkExecution(t, s)
 }
 
-// executeLate executes what is due, each as of the time at which it was.
-func (b *Bank) executeLate(now time.Time) {
-	b.executeLateIf(func(l *lateExecution) bool { return !l.due.After(now) })
-}
-
-// executeAllLate executes everything that still waits.
-func (b *Bank) executeAllLate() {
-	b.executeLateIf(func(*lateExecution) bool { return true })
-}
-
-func (b *Bank) executeLateIf(due func(*lateExecution) bool) {
+// executeLate executes the late sends that are due, in the order of their due
+// times, unless their key is in use by then.
+func (b *Bank) executeLate(due func(*lateExecution) bool) {
 	slices.SortStableFunc(b.late, func(x, y *lateExecution) int { return x.due.Compare(y.due) })
 	for len(b.late) > 0 && due(b.late[0]) {
 		l := b.late[0]
 		b.late = b.late[1:]
 		s := b.state(l.key)
-		switch known := s.remembered(l.due); {
-		case l.claim != nil: // was taken under its key already
+		if s.remembered(l.due) == nil {
+			answered := l.answered(s)
 			b.book(s, l.send, l.due)
-			l.claim.inProgress = false
-		case known == nil:
-			made := l.promise(s)
-			b.book(s, l.send, l.due)
-			s.record = l.send.claim(made, l.due)
+			s.record = l.record(answered, l.due)
 		}
 	}
 }

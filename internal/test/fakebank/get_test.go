@@ -13,7 +13,7 @@ func TestSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		step   fakebank.Step
-		status int // zero: no answer
+		status int // zero: no complete answer
 		part   string
 	}{
 		"empty":        {fakebank.Step{Say: fakebank.SayEmpty}, 200, `{"transfers":[]}`},
@@ -22,24 +22,24 @@ func TestSteps(t *testing.T) {
 		"bad request":  {fakebank.Step{HTTPStatus: 400}, 400, fakebank.CodeInvalid},
 		"unauthorized": {fakebank.Step{HTTPStatus: 401}, 401, fakebank.CodeUnauthorized},
 		"too many":     {fakebank.Step{HTTPStatus: 429, RetryAfter: "3"}, 429, "rate_limited"},
-		"error":        {fakebank.Step{HTTPStatus: 502, Page: true}, 502, "<html>"},
+		"hangs":        {fakebank.Step{Say: fakebank.SayHang}, 0, ""},
 		"unknown word": {fakebank.Step{Status: "WXYZ"}, 200, `"status":"WXYZ"`},
-		"reason":       {fakebank.Step{Status: "RJCT", Reason: "DUPL"}, 200, `"status":"RJCT","reason":"DUPL"`},
-		"two":          {fakebank.Step{Say: fakebank.SayTwice}, 200, `-1-again"`},
+		"twice":        {fakebank.Step{Say: fakebank.SayTwice}, 200, `-1-again"`},
 		"wrong amount": {fakebank.Step{Answer: fakebank.AnswerWrongAmount}, 200, `"amount_minor":4732`},
 		"trailing":     {fakebank.Step{Answer: fakebank.AnswerTrailing}, 200, `]}{"debug"`},
 		"null":         {fakebank.Step{Answer: fakebank.AnswerNull}, 200, "null"},
-		"cut, unsized": {fakebank.Step{Answer: fakebank.AnswerCutUnsized, CutAt: 12}, 200, `{"transfers"`},
 		"reset":        {fakebank.Step{Answer: fakebank.AnswerReset}, 0, ""},
-		"refused":      {fakebank.Step{Say: fakebank.SayRefuse}, 0, ""},
 		"cut":          {fakebank.Step{Answer: fakebank.AnswerCut}, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x, key := openGood(t), newKey()
-			x.Script(key, fakebank.Plan{Steps: []fakebank.Step{test.step}})
-			x.send(key)
-			g := x.ask(key)
+			c, key := newDefaultClient(t), newKey()
+			c.Script(key, fakebank.Plan{Steps: []fakebank.Step{test.step}})
+			if test.step.Say == fakebank.SayHang {
+				c.http.Timeout = 200 * time.Millisecond
+			}
+			c.send(key)
+			g := c.ask(key)
 			if test.status == 0 {
 				if g.err == nil {
 					t.Errorf("got %+v", g)
@@ -47,46 +47,31 @@ func TestSteps(t *testing.T) {
 			} else if g.status != test.status || !strings.Contains(g.body, test.part) || g.header.Get("Retry-After") != test.step.RetryAfter {
 				t.Errorf("got %+v", g)
 			}
-			if words := x.statuses(key); words != "ACSC" {
-				t.Errorf("the next question: %q", words)
+			if words := c.statuses(key); words != "ACSC" {
+				t.Errorf("the next status request: %q", words)
 			}
-			if x.Ledger()[0].Status != fakebank.Settled {
-				t.Error("a question changed the ledger")
+			if c.Ledger()[0].Status != fakebank.Settled {
+				t.Error("a status request changed the ledger")
 			}
 		})
 	}
 }
 
-func TestLag(t *testing.T) {
+func TestAlternatingSteps(t *testing.T) {
 	t.Parallel()
-	x, key := openGood(t), newKey()
-	x.Default(fakebank.Plan{Lag: 15 * time.Second, Typed404: true})
-	x.send(key)
-	x.clock.Advance(15*time.Second - time.Nanosecond)
-	if g := x.ask(key); g.status != http.StatusNotFound || g.code() != fakebank.CodeNotFound {
-		t.Errorf("got %+v", g)
-	}
-	x.clock.Advance(time.Nanosecond)
-	if words := x.statuses(key); words != "ACSC" {
-		t.Errorf("statuses %q", words)
-	}
-}
-
-func TestFlapping(t *testing.T) {
-	t.Parallel()
-	x, key := openGood(t), newKey()
-	x.Script(key, fakebank.Plan{Steps: []fakebank.Step{
+	c, key := newDefaultClient(t), newKey()
+	c.Script(key, fakebank.Plan{Steps: []fakebank.Step{
 		{}, {Say: fakebank.SayEmpty}, {}, {Status: fakebank.Rejected}, {Status: fakebank.Settled},
 	}})
-	x.send(key)
+	c.send(key)
 	for i, want := range []string{"ACSC", "", "ACSC", "RJCT", "ACSC"} {
-		if words := x.statuses(key); words != want {
-			t.Errorf("question %d: %q, want %q", i, words, want)
+		if words := c.statuses(key); words != want {
+			t.Errorf("status request %d: %q, want %q", i, words, want)
 		}
 	}
 }
 
-func TestLife(t *testing.T) {
+func TestStatusChangesOverTime(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
 	for name, life := range map[string][]fakebank.Change{
@@ -96,16 +81,16 @@ func TestLife(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x, key := openGood(t), newKey()
-			x.Default(fakebank.Plan{Life: life})
-			x.send(key)
-			for i, c := range life {
-				x.clock.Advance(time.Duration(i) * c.After)
-				moved := c.Status == fakebank.Settled || c.Status == fakebank.Accepted
-				if words := x.statuses(key); words != c.Status {
-					t.Errorf("statuses %q, want %s", words, c.Status)
+			c, key := newDefaultClient(t), newKey()
+			c.Default(fakebank.Plan{Life: life})
+			c.send(key)
+			for i, change := range life {
+				c.clock.Advance(time.Duration(i) * change.After)
+				moved := change.Status == fakebank.Settled || change.Status == fakebank.Accepted
+				if words := c.statuses(key); words != change.Status {
+					t.Errorf("statuses %q, want %s", words, change.Status)
 				}
-				if l := x.Ledger()[0]; l.Status != c.Status || l.Moved() != moved || l.Returned != (c.Status == fakebank.Returned) {
+				if l := c.Ledger()[0]; l.Status != change.Status || l.Moved() != moved || l.Returned != (change.Status == fakebank.Returned) {
 					t.Errorf("ledger %+v", l)
 				}
 			}
@@ -113,15 +98,15 @@ func TestLife(t *testing.T) {
 	}
 }
 
-func TestQuestionsThatAreNotTheContracts(t *testing.T) {
+func TestRejectsInvalidStatusRequests(t *testing.T) {
 	t.Parallel()
-	x := open(t, t, fakebank.Options{Token: "s3cret"})
-	if g := x.ask(newKey()); g.status != http.StatusUnauthorized {
+	c := newClient(t, t, fakebank.Options{Token: "s3cret"})
+	if g := c.ask(newKey()); g.status != http.StatusUnauthorized {
 		t.Errorf("got %+v", g)
 	}
-	x = openGood(t)
+	c = newDefaultClient(t)
 	for _, query := range []string{"", "?other=1", "?client_reference=a&client_reference=b", "?client_reference=a&limit=1"} {
-		if g := x.visit("/v1/credit-transfers" + query); g.status != http.StatusBadRequest {
+		if g := c.visit("/v1/credit-transfers" + query); g.status != http.StatusBadRequest {
 			t.Errorf("%q: got %+v", query, g)
 		}
 	}

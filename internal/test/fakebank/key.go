@@ -2,28 +2,24 @@ package fakebank
 
 import (
 	"bytes"
-	"cmp"
 	"net/http"
 	"time"
 )
 
-// KeyPolicy is how a bank treats keys. The zero value replays successes, answers
-// 409 while a send is in progress and 422 to another body, keeps no failure, and
-// forgets nothing.
+// KeyPolicy is a bank's treatment of known idempotency keys. The zero value
+// replays successes, keeps no failure and forgets no key. Every policy answers
+// another body under a known key with 422 and [CodeOtherBody].
 type KeyPolicy struct {
-	// Same is the answer to a key that was used with the same body.
+	// Same is the answer to a known key with the same body.
 	Same SameKey
-	// OtherBody is the answer to a key that was used with another body.
-	OtherBody OtherBody
-	// After5xx is what a send that was answered with a 5xx (AfterStatus) leaves
-	// behind.
+	// After5xx is the effect of a 5xx (AfterStatus) on the key.
 	After5xx After5xx
-	// Lifetime is how long a key is remembered, from the moment that the bank
-	// took it. A send after that is a new transfer. Zero: for ever.
+	// Lifetime is the time for which the bank remembers a key. A send after it is a
+	// new transfer. Zero: for ever.
 	Lifetime time.Duration
 }
 
-// SameKey is the answer to a key that was used with the same body.
+// SameKey is the answer to a known key with the same body.
 type SameKey string
 
 const (
@@ -38,86 +34,72 @@ const (
 	SameDuplicate SameKey = "duplicate"
 )
 
-// OtherBody is the answer to a key that was used with another body.
-type OtherBody string
-
-const (
-	// OtherRefused answers 422 with [CodeOtherBody]. The zero value.
-	OtherRefused OtherBody = ""
-	// OtherConflict answers 409 with [CodeOtherBody].
-	OtherConflict OtherBody = "conflict"
-	// OtherInvalid answers 400 with [CodeOtherBody].
-	OtherInvalid OtherBody = "invalid"
-	// OtherIgnored does not look at the body.
-	OtherIgnored OtherBody = "ignored"
-)
-
-// After5xx is what a send that was answered with a 5xx leaves behind.
+// After5xx is the effect of a 5xx on the key.
 type After5xx string
 
 const (
-	// After5xxForgotten leaves nothing: what was executed is replayed, and what was
-	// not can be sent again. The zero value.
+	// After5xxForgotten has no effect: the bank replays an executed send, and
+	// accepts another send of one that was not executed. The zero value.
 	After5xxForgotten After5xx = ""
-	// After5xxCached answers the same 5xx for the key's lifetime, executed or not.
+	// After5xxCached repeats the 5xx for the key's lifetime, executed or not.
 	After5xxCached After5xx = "cached"
 	// After5xxLocked answers 409 with [CodeLocked], executed or not.
 	After5xxLocked After5xx = "locked"
 )
 
-// keyRecord is what the bank remembers of a key.
+// keyRecord is the idempotency record of a key.
 type keyRecord struct {
 	since    time.Time
 	lifetime time.Duration
 	body     []byte // of the request
-	// What another send is answered; the first that is set counts.
-	locked     bool
-	inProgress bool
-	cached     *reply
-	made       wireTransfer
+	answered wireTransfer
+	failed   *reply // repeated instead of the transfer; nil for none
 }
 
-func (k *keyRecord) forgotten(now time.Time) bool {
-	return k.lifetime > 0 && !now.Before(k.since.Add(k.lifetime))
-}
-
-// remembered returns what the bank remembers of the key, or nil.
+// remembered returns the record of the key, or nil where there is none or it has
+// expired.
 func (s *keyState) remembered(now time.Time) *keyRecord {
-	if s.record != nil && s.record.forgotten(now) {
+	if k := s.record; k != nil && k.lifetime > 0 && !now.Before(k.since.Add(k.lifetime)) {
 		s.record = nil
 	}
 	return s.record
 }
 
-// knownKey is the answer to a send with a key that the bank remembers.
-func (b *Bank) knownKey(k *keyRecord, body []byte, policy KeyPolicy, answer Answer) reply {
-	if !bytes.Equal(k.body, body) && policy.OtherBody != OtherIgnored {
-		return b.otherBody(policy.OtherBody)
-	}
+// answer is the answer to another send of the key.
+func (k *keyRecord) answer(body []byte, same SameKey, answer Answer) reply {
 	switch {
-	case k.locked:
-		return b.problemReply(http.StatusConflict, CodeLocked, "")
-	case k.inProgress:
-		return b.problemReply(http.StatusConflict, CodeInProgress, "")
-	case k.cached != nil:
-		return *k.cached
+	case !bytes.Equal(k.body, body):
+		return problemReply(http.StatusUnprocessableEntity, CodeOtherBody, "")
+	case k.failed != nil:
+		return *k.failed
 	}
-	switch policy.Same {
+	switch same {
 	case SameExists:
-		return b.problemReply(http.StatusConflict, CodeExists, "")
+		return problemReply(http.StatusConflict, CodeExists, "")
 	case SameInProgress:
-		return b.problemReply(http.StatusConflict, CodeInProgress, "")
+		return problemReply(http.StatusConflict, CodeInProgress, "")
 	case SameDuplicate:
-		return b.problemReply(http.StatusBadRequest, CodeDuplicate, "")
+		return problemReply(http.StatusBadRequest, CodeDuplicate, "")
 	case SameReplay:
 	}
 	return reply{
-		status: http.StatusOK, contentType: typeJSON, body: encode(damaged(k.made, answer)),
+		status: http.StatusOK, contentType: typeJSON, body: encode(k.answered.answeredAs(answer)),
 		header: http.Header{"Idempotent-Replayed": {"true"}},
 	}
 }
 
-func (b *Bank) otherBody(policy OtherBody) reply {
-	status := map[OtherBody]int{OtherConflict: http.StatusConflict, OtherInvalid: http.StatusBadRequest}[policy]
-	return b.problemReply(cmp.Or(status, http.StatusUnprocessableEntity), CodeOtherBody, "")
+// failed applies the key policy for a 5xx.
+func (b *Bank) failed(s *keyState, x send, now time.Time) {
+	answer := problemReply(x.attempt.AfterStatus, "", "")
+	switch x.plan.Key.After5xx {
+	case After5xxForgotten:
+		return
+	case After5xxCached:
+	case After5xxLocked:
+		answer = problemReply(http.StatusConflict, CodeLocked, "")
+	}
+	if s.record == nil {
+		s.record = x.record(x.answered(s), now)
+	}
+	s.record.failed = &answer
 }

@@ -26,9 +26,6 @@ func TestKeyPolicy(t *testing.T) {
 		"in progress":        {policy: fakebank.KeyPolicy{Same: fakebank.SameInProgress}, status: 409, code: fakebank.CodeInProgress, executed: 1},
 		"duplicate":          {policy: fakebank.KeyPolicy{Same: fakebank.SameDuplicate}, status: 400, code: fakebank.CodeDuplicate, executed: 1},
 		"other body":         {other: true, status: 422, code: fakebank.CodeOtherBody, executed: 1},
-		"other body, 409":    {policy: fakebank.KeyPolicy{OtherBody: fakebank.OtherConflict}, other: true, status: 409, code: fakebank.CodeOtherBody, executed: 1},
-		"other body, 400":    {policy: fakebank.KeyPolicy{OtherBody: fakebank.OtherInvalid}, other: true, status: 400, code: fakebank.CodeOtherBody, executed: 1},
-		"body ignored":       {policy: fakebank.KeyPolicy{OtherBody: fakebank.OtherIgnored}, other: true, status: 200, executed: 1},
 		"500, executed":      {first: failed, status: 200, executed: 1},
 		"500, not executed":  {first: notExecuted, status: 201, executed: 1},
 		"cached 500":         {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxCached}, first: failed, status: 500, code: "http_500", executed: 1},
@@ -38,13 +35,14 @@ func TestKeyPolicy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x, key := open(t, t, fakebank.Options{Tolerate: []fakebank.Rule{fakebank.RuleSameBytes}}), newKey()
-			x.Script(key, fakebank.Plan{Key: test.policy, Attempts: []fakebank.Attempt{test.first}})
-			first, body := x.send(key), orderOf(key)
+			rec, key := new(recorder), newKey()
+			c := newClient(t, rec, fakebank.Options{})
+			c.Script(key, fakebank.Plan{Key: test.policy, Attempts: []fakebank.Attempt{test.first}})
+			first, body := c.send(key), orderOf(key)
 			if test.other {
 				body = strings.Replace(body, "4731", "4732", 1)
 			}
-			g := x.do(x.postRequest(key, body))
+			g := c.do(c.postRequest(key, body))
 			if g.status != test.status || g.code() != test.code {
 				t.Errorf("got %+v", g)
 			}
@@ -52,7 +50,10 @@ func TestKeyPolicy(t *testing.T) {
 			if replayed != (g.status == http.StatusOK) || replayed && first.status == http.StatusCreated && g.body != first.body {
 				t.Errorf("replay %+v of %+v", g, first)
 			}
-			x.executed(test.executed)
+			c.wantExecuted(test.executed)
+			if f := rec.failures(); (len(f) > 0) != test.other { // another body breaks RuleSameBytes
+				t.Errorf("failures %q", f)
+			}
 		})
 	}
 }
@@ -60,41 +61,26 @@ func TestKeyPolicy(t *testing.T) {
 func TestKeyLifetime(t *testing.T) {
 	t.Parallel()
 	rec := new(recorder)
-	x, key := open(t, rec, fakebank.Options{}), newKey()
-	x.Default(fakebank.Plan{Key: fakebank.KeyPolicy{Lifetime: 24 * time.Hour}})
-	x.send(key)
-	x.clock.Advance(24*time.Hour - time.Nanosecond)
-	if g := x.send(key); g.status != http.StatusOK {
+	c, key := newClient(t, rec, fakebank.Options{}), newKey()
+	c.Default(fakebank.Plan{Key: fakebank.KeyPolicy{Lifetime: 24 * time.Hour}})
+	c.send(key)
+	c.clock.Advance(24*time.Hour - time.Nanosecond)
+	if g := c.send(key); g.status != http.StatusOK {
 		t.Errorf("within the lifetime: %+v", g)
 	}
-	x.executed(1)
+	c.wantExecuted(1)
 	if f := rec.failures(); len(f) != 0 {
 		t.Errorf("failures %q", f)
 	}
-	x.clock.Advance(time.Nanosecond)
-	if g := x.send(key); g.status != http.StatusCreated {
+	c.clock.Advance(time.Nanosecond)
+	if g := c.send(key); g.status != http.StatusCreated {
 		t.Errorf("after the lifetime: %+v", g)
 	}
-	x.executed(2)
-	if words := x.statuses(key); words != "ACSC ACSC" {
+	c.wantExecuted(2)
+	if words := c.statuses(key); words != "ACSC ACSC" {
 		t.Errorf("statuses %q", words)
 	}
 	if f := rec.failures(); len(f) != 1 || !strings.Contains(f[0], string(fakebank.RuleKeyOnce)) {
 		t.Errorf("failures %q", f)
-	}
-}
-
-func TestQuotedKeys(t *testing.T) {
-	t.Parallel()
-	x := open(t, t, fakebank.Options{QuotedKeys: true, KeyHeader: "X-Key", TransferPath: "/pay", LookupParameter: "ref"})
-	key := newKey()
-	r := x.postRequest(key, orderOf(key))
-	r.URL.Path = "/pay"
-	r.Header.Set("X-Key", `"`+key+`"`)
-	if g := x.do(r); g.status != http.StatusCreated {
-		t.Errorf("got %+v", g)
-	}
-	if g := x.visit("/pay?ref=" + key); !strings.Contains(g.body, "ACSC") {
-		t.Errorf("got %+v", g)
 	}
 }

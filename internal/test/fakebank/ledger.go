@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// Transfer is an executed transfer. Money that was rejected after all or sent back
-// has no effect in the end; [Transfer.Moved] tells.
+// Transfer is an executed transfer. [Transfer.Moved] excludes transfers that the
+// bank rejected afterwards or sent back.
 type Transfer struct {
-	// ID is the bank's name of the transfer. It depends on the key and the number
-	// of transfers with it only.
+	// ID is the bank's own ID. It depends only on the key and the number of
+	// transfers under it.
 	ID string `json:"id"`
 	// Key is the idempotency key, which is also the client_reference.
 	Key string `json:"client_reference"`
-	// Settlement is what the transfer is for; empty when nobody said.
+	// Settlement is the settlement ID; empty: unknown.
 	Settlement      string `json:"settlement,omitzero"`
 	AmountMinor     int64  `json:"amount_minor"` // minor units of the currency
 	Currency        string `json:"currency"`
 	DebtorAccount   string `json:"debtor_account"`
 	CreditorAccount string `json:"creditor_account"`
 	Remittance      string `json:"remittance"`
-	// ExecutedAt is when it was executed, in UTC.
+	// ExecutedAt is the time of execution, in UTC.
 	ExecutedAt time.Time `json:"executed_at"`
-	// Status is the true status word, whatever questions were answered.
+	// Status is the true status word, whatever status requests were answered.
 	Status string `json:"status"`
-	// Returned says that the money was sent back.
+	// Returned reports that the bank sent the money back.
 	Returned bool `json:"returned"`
 }
 
-// Moved reports whether the money is with the creditor, or on its way there.
+// Moved reports whether the creditor has the money, or will have it.
 func (t Transfer) Moved() bool {
 	return !t.Returned && t.Status != Rejected && t.Status != Cancelled
 }
 
-// transfer is a transfer in the bank.
+// transfer is a transfer with its status changes.
 type transfer struct {
 	Transfer
 
-	changes []statusAt // in time order, what is yet to come included
+	changes []statusAt // in time order, future ones included
 }
 
 type statusAt struct {
@@ -46,7 +46,6 @@ type statusAt struct {
 	status, reason string
 }
 
-// statusAt returns the status at a time not before the execution.
 func (t *transfer) statusAt(now time.Time) statusAt {
 	last := statusAt{status: Accepted}
 	for _, c := range t.changes {
@@ -58,6 +57,14 @@ func (t *transfer) statusAt(now time.Time) statusAt {
 	return last
 }
 
+// at returns the transfer with its status at that time.
+func (t *transfer) at(now time.Time) Transfer {
+	shown := t.Transfer
+	shown.Status = t.statusAt(now).status
+	shown.Returned = shown.Status == Returned
+	return shown
+}
+
 func (t *transfer) wire(now time.Time) wireTransfer {
 	last := t.statusAt(now)
 	return wireTransfer{
@@ -66,33 +73,28 @@ func (t *transfer) wire(now time.Time) wireTransfer {
 	}
 }
 
-// Ledger returns every executed transfer in the order of execution, with its
-// status of now. It is the oracle. It is a copy.
-func (b *Bank) Ledger() []Transfer {
-	ledger := []Transfer{}
-	b.locked(func(now time.Time) {
-		for _, t := range b.transfers {
-			ledger = append(ledger, b.shown(t, now))
-		}
-	})
+// Ledger returns a copy of every executed transfer, in the order of execution,
+// with its present status.
+func (b *Bank) Ledger() (ledger []Transfer) {
+	b.locked(func(now time.Time) { ledger = b.ledger(now) })
 	return ledger
 }
 
-// shown is a transfer as the ledger shows it.
-func (b *Bank) shown(t *transfer, now time.Time) Transfer {
-	shown := t.Transfer
-	shown.Status = t.statusAt(now).status
-	shown.Returned = shown.Status == b.options.ReturnedWord
-	return shown
+func (b *Bank) ledger(now time.Time) []Transfer {
+	ledger := []Transfer{}
+	for _, t := range b.transfers {
+		ledger = append(ledger, t.at(now))
+	}
+	return ledger
 }
 
-// Settle gives the key's last transfer a status by hand, and cancels what its
-// plan had yet in store for it. The error says that there is no transfer.
+// Settle sets the status of the key's last transfer, and drops its future status
+// changes. It fails where the bank has executed no transfer under the key.
 func (b *Bank) Settle(key, status string) (err error) {
 	b.locked(func(now time.Time) {
 		s, ok := b.keys[key]
 		if !ok || len(s.executed) == 0 {
-			err = fmt.Errorf("settle transfer of key %q: nothing was executed", key)
+			err = fmt.Errorf("settle transfer of key %q: not executed", key)
 			return
 		}
 		t := s.executed[len(s.executed)-1]

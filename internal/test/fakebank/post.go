@@ -7,17 +7,14 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"strings"
 	"time"
 )
 
-// arrival is a send that has arrived.
+// arrival is a send whose headers have arrived.
 type arrival struct {
 	key     string
 	state   *keyState
-	number  int // of the key's sends, from 1
-	reused  bool
-	down    bool
+	number  int  // of the key's sends, from 1
 	decided bool // plan and attempt are known without the body
 	plan    Plan
 	attempt Attempt
@@ -26,38 +23,38 @@ type arrival struct {
 // post answers a send.
 func (b *Bank) post(w http.ResponseWriter, r *http.Request) {
 	a := b.arrive(r)
-	defer b.leave(a)
+	defer b.locked(func(time.Time) { a.state.inFlight-- })
 	if a.decided && a.attempt.Before == BeforeRefuse {
 		b.transmit(w, reply{answer: AnswerClose})
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBodyBytes))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		b.transmit(w, b.problemReply(http.StatusRequestEntityTooLarge, "", ""))
+		b.transmit(w, problemReply(http.StatusRequestEntityTooLarge, "", ""))
 		return
 	}
 	if err != nil {
-		b.transmit(w, reply{answer: AnswerClose}) // the client has gone away
+		b.transmit(w, reply{answer: AnswerClose}) // the client is gone
 		return
 	}
 	var answer reply
 	b.locked(func(now time.Time) {
 		answer = b.receive(a, r.Header, body, now)
-		answer.answer, answer.cutAt = cmp.Or(answer.answer, a.attempt.Answer), a.attempt.CutAt
+		answer.answer = cmp.Or(answer.answer, a.attempt.Answer)
 	})
 	b.transmit(w, answer)
 }
 
-// arrive counts a send and says what happens to it, as far as that is known.
+// arrive counts a send. The plan of a creditor account needs the body, so it is
+// looked up later.
 func (b *Bank) arrive(r *http.Request) *arrival {
-	a := &arrival{key: b.idempotencyKey(r.Header)}
-	b.locked(func(now time.Time) {
+	a := &arrival{key: r.Header.Get(keyHeader)}
+	b.locked(func(time.Time) {
 		s := b.state(a.key)
 		s.Posts++
-		s.Headers = append(s.Headers, withoutToken(r.Header))
 		s.inFlight++
 		s.MaxInFlight = max(s.MaxInFlight, s.inFlight)
-		a.state, a.number, a.reused, a.down = s, s.Posts, b.isReused(r.RemoteAddr), now.Before(b.downUntil)
+		a.state, a.number = s, s.Posts
 		_, scripted := b.plans.byKey[a.key]
 		if scripted || len(b.plans.byCreditor) == 0 {
 			b.decide(a, "")
@@ -66,40 +63,15 @@ func (b *Bank) arrive(r *http.Request) *arrival {
 	return a
 }
 
-func (b *Bank) leave(a *arrival) {
-	b.locked(func(time.Time) { a.state.inFlight-- })
-}
-
-// decide says what happens to the send.
 func (b *Bank) decide(a *arrival, creditor string) {
-	a.plan, a.attempt = b.plans.attempt(a.key, creditor, a.number)
-	a.decided = true
-	switch {
-	case a.down, a.reused && a.plan.KeptAlive == KeptAliveDropped:
-		a.attempt = Attempt{Before: BeforeRefuse}
-	case a.reused && a.plan.KeptAlive == KeptAliveExecuted:
-		a.attempt.Answer = AnswerClose
-	}
+	a.plan = b.plans.find(a.key, creditor)
+	a.attempt, a.decided = a.plan.attempt(a.number), true
 }
 
-// idempotencyKey returns the key of a request, without the quotes that the bank
-// may want.
-func (b *Bank) idempotencyKey(header http.Header) string {
-	key := header.Get(b.options.KeyHeader)
-	if inner, ok := strings.CutPrefix(key, `"`); ok && b.options.QuotedKeys {
-		if inner, ok := strings.CutSuffix(inner, `"`); ok {
-			return inner
-		}
-	}
-	return key
-}
-
-// receive does everything with a send that was read to its end.
+// receive handles a complete send.
 func (b *Bank) receive(a *arrival, header http.Header, body []byte, now time.Time) reply {
 	s := a.state
-	s.Received++
-	s.Bodies = append(s.Bodies, body)
-	b.policeSend(a.key, s, body)
+	b.checkSend(a.key, s, body)
 	o, err := readOrder(body)
 	if err == nil {
 		s.order = o
@@ -111,49 +83,23 @@ func (b *Bank) receive(a *arrival, header http.Header, body []byte, now time.Tim
 	if !a.decided {
 		b.decide(a, o.CreditorAccount)
 	}
-	if answer, over := b.before(a.key, a.attempt); over {
-		return answer
-	}
-	if answer, over := b.check(header, a.key, err); over {
-		return answer
+	switch mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type")); {
+	case a.attempt.Before == BeforeRefuse:
+		return reply{answer: AnswerClose}
+	case a.attempt.Before == BeforeHang:
+		return reply{answer: AnswerHang}
+	case a.attempt.BeforeStatus != 0:
+		return scriptedReply(a.attempt.BeforeStatus, "", a.attempt.RetryAfter, a.key)
+	case !b.authorized(header):
+		return problemReply(http.StatusUnauthorized, "", "")
+	case mediaType != typeJSON:
+		return problemReply(http.StatusUnsupportedMediaType, "", "")
+	case a.key == "":
+		return problemReply(http.StatusBadRequest, "", "the key is missing")
+	case err != nil:
+		return problemReply(http.StatusBadRequest, "", err.Error())
 	}
 	return b.consider(s, send{key: a.key, body: body, order: o, plan: a.plan, attempt: a.attempt}, now)
-}
-
-// before ends the exchange before the bank looks at the transfer, if it is to.
-func (b *Bank) before(key string, a Attempt) (answer reply, over bool) {
-	switch a.Before {
-	case BeforeRefuse:
-		return reply{answer: AnswerClose}, true
-	case BeforeHang:
-		return reply{answer: AnswerHang}, true
-	case BeforeNothing:
-	}
-	if a.BeforeStatus == 0 {
-		return reply{}, false
-	}
-	answer = b.statusReply(a.BeforeStatus, a.Code, a.Page)
-	answer.setHeader("Retry-After", a.RetryAfter)
-	if a.BeforeStatus/100 == 3 {
-		answer.setHeader("Location", b.lookUpPath(key))
-	}
-	return answer, true
-}
-
-// check refuses what is not the contract's. The error is the body's.
-func (b *Bank) check(header http.Header, key string, err error) (answer reply, over bool) {
-	mediaType, _, _ := mime.ParseMediaType(header.Get("Content-Type"))
-	switch {
-	case !b.authorized(header):
-		return b.problemReply(http.StatusUnauthorized, "", ""), true
-	case mediaType != typeJSON:
-		return b.problemReply(http.StatusUnsupportedMediaType, "", ""), true
-	case key == "":
-		return b.problemReply(http.StatusBadRequest, "", "the key is missing"), true
-	case err != nil:
-		return b.problemReply(http.StatusBadRequest, "", err.Error()), true
-	}
-	return reply{}, false
 }
 
 func (b *Bank) authorized(header http.Header) bool {
@@ -161,48 +107,24 @@ func (b *Bank) authorized(header http.Header) bool {
 	return b.options.Token == "" || subtle.ConstantTimeCompare([]byte(header.Get("Authorization")), []byte(want)) == 1
 }
 
-// consider refuses, recognises or executes the transfer.
+// consider refuses, replays or executes the transfer.
 func (b *Bank) consider(s *keyState, x send, now time.Time) reply {
 	a := x.attempt
 	if a.Reject != "" {
-		answer := b.statusReply(cmp.Or(a.RejectStatus, http.StatusUnprocessableEntity), a.Reject, a.Page)
-		answer.setHeader("Retry-After", a.RetryAfter)
-		return answer
+		return scriptedReply(http.StatusUnprocessableEntity, a.Reject, a.RetryAfter, x.key)
 	}
 	answer := reply{status: http.StatusCreated, contentType: typeJSON}
 	if known := s.remembered(now); known != nil {
-		answer = b.knownKey(known, x.body, x.plan.Key, a.Answer)
+		answer = known.answer(x.body, x.plan.Key.Same, a.Answer)
 	} else {
-		answer.body = encode(damaged(b.execute(s, x, now), a.Answer))
-		if a.Execute == ExecuteCrash {
-			return reply{answer: AnswerClose}
-		}
+		answer.body = encode(b.execute(s, x, now).answeredAs(a.Answer))
 		if a.AfterStatus >= http.StatusInternalServerError {
-			b.remember5xx(s, x, now)
+			b.failed(s, x, now)
 		}
 	}
 	if a.AfterStatus != 0 {
-		answer = b.statusReply(a.AfterStatus, a.Code, a.Page)
+		return scriptedReply(a.AfterStatus, "", a.RetryAfter, x.key)
 	}
 	answer.setHeader("Retry-After", a.RetryAfter)
 	return answer
-}
-
-// remember5xx leaves behind what the policy says about a 5xx.
-func (b *Bank) remember5xx(s *keyState, x send, now time.Time) {
-	policy := x.plan.Key.After5xx
-	if policy == After5xxForgotten {
-		return
-	}
-	if s.record == nil {
-		s.record = x.claim(x.promise(s), now)
-	}
-	switch policy {
-	case After5xxCached:
-		answer := b.statusReply(x.attempt.AfterStatus, x.attempt.Code, x.attempt.Page)
-		s.record.cached = &answer
-	case After5xxLocked:
-		s.record.locked = true
-	case After5xxForgotten:
-	}
 }

@@ -2,6 +2,7 @@ package fakebank
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -9,17 +10,20 @@ import (
 )
 
 const (
-	ledgerPath = "/admin/ledger"
-	statusPath = "/admin/status"
+	transferPath    = "/v1/credit-transfers"
+	keyHeader       = "Idempotency-Key"
+	lookUpParameter = "client_reference"
 
 	maxBodyBytes = 1 << 20
 
 	typeJSON    = "application/json"
 	typeProblem = "application/problem+json"
 	typeHTML    = "text/html; charset=utf-8"
+
+	htmlPage = "<!DOCTYPE html><html><head><title>Bank</title></head><body><h1>Please wait</h1></body></html>\n"
 )
 
-// order is the body of a send. All members are needed but the remittance.
+// order is the body of a send. All members except the remittance are required.
 type order struct {
 	ClientReference string `json:"client_reference"`
 	AmountMinor     int64  `json:"amount_minor"`
@@ -29,20 +33,20 @@ type order struct {
 	Remittance      string `json:"remittance"`
 }
 
-// readOrder decodes a body strictly: one value, no member twice, none that is not
-// known. The error says what was wrong without quoting the body.
+// readOrder decodes a body strictly: one value, no duplicate and no unknown
+// members. The error does not quote the body.
 func readOrder(body []byte) (order, error) {
 	var o order
 	if err := json.Unmarshal(body, &o, json.RejectUnknownMembers(true)); err != nil {
 		return order{}, fmt.Errorf("the body is not the contract's JSON (%d bytes)", len(body))
 	}
 	if o.AmountMinor <= 0 || len(o.Currency) != 3 || o.DebtorAccount == "" || o.CreditorAccount == "" {
-		return o, fmt.Errorf("the body lacks an amount, a currency or an account")
+		return o, errors.New("the body lacks an amount, a currency or an account")
 	}
 	return o, nil
 }
 
-// wireTransfer is a transfer as answers have it.
+// wireTransfer is a transfer in an answer.
 type wireTransfer struct {
 	ID              string `json:"id"`
 	ClientReference string `json:"client_reference"`
@@ -62,27 +66,27 @@ type problem struct {
 	Detail string `json:"detail,omitzero"`
 }
 
-// Codes of problems that the bank answers without being told to.
+// Codes of problems that the bank answers without a script.
 const (
-	// CodeNotFound is the code of the typed 404, unless Options say another.
+	// CodeNotFound is the code of the typed 404: no transfer has the key.
 	CodeNotFound = "transfer_not_found"
-	// CodeExists says that the key was used already, and the transfer exists.
+	// CodeExists reports a known key whose transfer exists.
 	CodeExists = "already_exists"
-	// CodeInProgress says that the first request with the key has not ended.
+	// CodeInProgress reports that the first request with the key has not ended.
 	CodeInProgress = "request_in_progress"
-	// CodeLocked says that the key is locked, because its first request failed.
+	// CodeLocked reports a key that is locked because its first request failed.
 	CodeLocked = "idempotency_key_locked"
-	// CodeDuplicate says that the request is a duplicate.
+	// CodeDuplicate reports a duplicate request.
 	CodeDuplicate = "duplicate_request"
-	// CodeOtherBody says that the key was used with another body.
+	// CodeOtherBody reports a known key with another body.
 	CodeOtherBody = "idempotency_key_reused"
-	// CodeUnauthorized says that the token is missing or wrong.
+	// CodeUnauthorized reports a missing or wrong token.
 	CodeUnauthorized = "unauthorized"
-	// CodeInvalid says that the request is not the contract's.
+	// CodeInvalid reports a request that violates the contract.
 	CodeInvalid = "invalid_request"
 )
 
-// defaultCodes are the codes of scripted statuses without a code.
+// defaultCodes are the codes of scripted statuses.
 var defaultCodes = map[int]string{
 	http.StatusBadRequest:      CodeInvalid,
 	http.StatusUnauthorized:    CodeUnauthorized,
@@ -92,28 +96,26 @@ var defaultCodes = map[int]string{
 	http.StatusTooManyRequests: "rate_limited",
 }
 
-// problemReply is an error answer. An empty code becomes one that suits the
-// status.
-func (b *Bank) problemReply(status int, code, detail string) reply {
+// problemReply is an error answer. An empty code is the default of the status.
+func problemReply(status int, code, detail string) reply {
 	code = cmp.Or(code, defaultCodes[status], fmt.Sprintf("http_%d", status))
 	return reply{status: status, contentType: typeProblem, body: encode(problem{
-		Type: b.options.ProblemBase + code, Title: cmp.Or(http.StatusText(status), "Error"),
+		Type: "urn:fakebank:problem:" + code, Title: cmp.Or(http.StatusText(status), "Error"),
 		Status: status, Code: code, Detail: detail,
 	})}
 }
 
-// statusReply is a scripted error answer, as a problem or as a page that
-// something before the bank made.
-func (b *Bank) statusReply(status int, code string, page bool) reply {
-	if !page {
-		return b.problemReply(status, code, "")
+// scriptedReply is an error answer with the headers of a script. A redirect leads
+// to the status request of the key.
+func scriptedReply(status int, code, retryAfter, key string) reply {
+	answer := problemReply(status, code, "")
+	answer.setHeader("Retry-After", retryAfter)
+	if status/100 == 3 {
+		answer.setHeader("Location", lookUpPath(key))
 	}
-	return reply{status: status, contentType: typeHTML, body: []byte(htmlPage)}
+	return answer
 }
 
-const htmlPage = "<!DOCTYPE html><html><head><title>Bank</title></head><body><h1>Please wait</h1></body></html>\n"
-
-// encode returns v as JSON.
 func encode(v any) []byte {
 	body, err := json.Marshal(v)
 	if err != nil {

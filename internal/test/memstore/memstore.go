@@ -1,8 +1,8 @@
-// Package memstore is the settle.Store in memory: for the local run without
-// Spanner, for tests and for simulation. It keeps nothing beyond the process.
+// Package memstore implements settle.Store and transfer.Store in memory, for the
+// local run without Spanner, for tests and for the simulation.
 //
-// It passes the same conformance suite as the Store on Spanner and is as strict:
-// every method is one atomic step.
+// Every method is atomic, as a transaction of spannerstore is; both packages pass
+// the conformance suite of storetest.
 package memstore
 
 import (
@@ -40,8 +40,8 @@ type Store struct {
 
 var _ settle.Store = (*Store)(nil)
 
-// New returns an empty store. Commit timestamps come from now, and are made to
-// differ where it stands still.
+// New returns an empty store. Commit timestamps come from now; where it does not
+// advance, each is a microsecond after the last.
 func New(now func() time.Time) *Store {
 	return &Store{
 		now:          now,
@@ -55,7 +55,7 @@ func New(now func() time.Time) *Store {
 	}
 }
 
-// commitTime returns the time of a commit, later than all before it.
+// commitTime returns a commit timestamp later than all before it.
 func (s *Store) commitTime() time.Time {
 	commit := s.now().UTC().Round(0).Truncate(time.Microsecond)
 	if !commit.After(s.lastCommit) {
@@ -194,7 +194,7 @@ func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	return b, nil
 }
 
-// earlier returns the earlier of two times; zero is never.
+// earlier returns the earlier of two times; zero means never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -265,14 +265,14 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, er
 	return ids, nil
 }
 
-// DeleteReceipt deletes a receipt, as the database does with an expired one.
+// DeleteReceipt deletes a receipt, as the row deletion policy of the database does.
 func (s *Store) DeleteReceipt(settlementID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.receipts, settlementID)
 }
 
-// Snapshot returns all that is stored.
+// Snapshot returns all rows.
 func (s *Store) Snapshot() audit.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,8 +292,8 @@ func (s *Store) Snapshot() audit.Snapshot {
 	return all
 }
 
-// SnapshotOf returns what is stored under one settlement ID, and costs no more
-// the more else is stored.
+// SnapshotOf returns the rows of one settlement ID. Its cost does not depend on the
+// other rows.
 func (s *Store) SnapshotOf(settlementID string) audit.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +311,7 @@ func compareHashes(a, b spannerstore.ConflictRow) int {
 	return cmp.Compare(a.PayloadHash, b.PayloadHash)
 }
 
-// row returns the row under the key, or none.
+// row returns the row under the key, or no row.
 func row[V any](table map[string]V, key string) []V {
 	if v, ok := table[key]; ok {
 		return []V{v}

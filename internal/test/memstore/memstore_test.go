@@ -22,9 +22,7 @@ func (b backend) DeleteReceipt(_ *testing.T, id string) { b.store.DeleteReceipt(
 func newBackend(*testing.T) storetest.Backend           { return backend{memstore.New(time.Now)} }
 func TestConformance(t *testing.T)                      { storetest.Run(t, newBackend) }
 
-// TestSnapshotOf puts the snapshots of all settlement IDs together, and wants the
-// whole.
-func TestSnapshotOf(t *testing.T) {
+func TestSnapshotsOfAllIDsAreTheWholeSnapshot(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(time.Now)
 	deliver := func(id, delivery string, amount int64) {
@@ -37,7 +35,7 @@ func TestSnapshotOf(t *testing.T) {
 	for n, id := range []string{"a", "b", "c"} {
 		deliver(id, id, 1)
 		for other := range n {
-			deliver(id, id, int64(2+other)) // a conflict each
+			deliver(id, id, int64(2+other)) // a conflict
 		}
 	}
 	if _, err := store.Change(t.Context(), "b", func(in transfer.Instruction) (transfer.Change, error) {
@@ -58,9 +56,9 @@ func TestSnapshotOf(t *testing.T) {
 		all.Conflicts = append(all.Conflicts, of.Conflicts...)
 	}
 	if diff := cmp.Diff(store.Snapshot(), all); diff != "" || len(all.Conflicts) != 3 || len(all.Reversals) != 1 || len(all.Events) != 4 {
-		t.Errorf("the whole (-) and its parts (+):\n%s\n%+v", diff, all)
+		t.Errorf("snapshot (-whole +parts):\n%s\n%+v", diff, all)
 	}
 	if none := store.SnapshotOf("d"); !cmp.Equal(none, audit.Snapshot{}) {
-		t.Errorf("under an ID that was never settled: %+v", none)
+		t.Errorf("rows of an unknown ID: %+v", none)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -11,94 +12,91 @@ import (
 )
 
 const (
-	// MaxSkew is how far an instance's clock is off at most.
+	// MaxSkew is the largest offset of an instance's clock.
 	MaxSkew = 5 * time.Second
-	// Slack is what of the last fifth of a key's life is not the network's: a send
-	// that begins just before resend_not_after is written within its time limit of
-	// 20 seconds, and the clocks of the first and the last sender are off.
+	// Slack is the part of the last fifth of a key's life that the network cannot
+	// use: a send that begins just before resend_not_after is written within its
+	// deadline of 20 seconds, and the clocks of the first and the last sender differ.
 	Slack = 20*time.Second + 2*MaxSkew
 )
 
-// Fate is what the bank makes of a request whose key it does not remember. The
-// zero value is executed at once, and shown at once.
-type Fate struct {
-	// Rejected transfers are not executed, Stuck ones neither executed nor rejected.
+// Processing is how the bank processes a request under a new key. The zero value
+// executes and shows the transfer at once.
+type Processing struct {
+	// Rejected transfers are not executed; Stuck ones stay pending.
 	Rejected, Stuck bool
-	// After is the time from the arrival to the outcome.
+	// After is the time from the arrival to the execution or rejection.
 	After time.Duration
-	// ReturnedAfter is the time from the execution to the return; zero is never.
+	// ReturnedAfter is the time from the execution to the return; zero means never.
 	ReturnedAfter time.Duration
-	// ShownAfter is the time from the arrival until the status API knows it.
+	// ShownAfter is the time from the arrival until the status API shows the transfer.
 	ShownAfter time.Duration
-	// Blocked transfers are shown with a status that a person has to look at.
+	// Blocked transfers have a status that requires manual review.
 	Blocked bool
-	// Lies says that the transfer counts as rejected until it is executed.
-	Lies bool
-	// OtherAmount says that the bank moves another amount than it was asked for.
+	// RejectedFirst transfers have the status rejected until they are executed.
+	RejectedFirst bool
+	// OtherAmount transfers move another amount than the requested one.
 	OtherAmount bool
 }
 
 // Entry is a transfer in the bank's ledger.
 type Entry struct {
-	Settlement string
 	Key        uuid.UUID
-	Fate       Fate
+	Processing Processing
 	Arrived    time.Time
 }
 
-// Word is what the bank says of an entry.
-type Word int
+// EntryStatus is the status of an entry.
+type EntryStatus int
 
-// The words. WordNone is for a time before the entry's arrival.
+// The statuses. EntryNone precedes the arrival.
 const (
-	WordNone Word = iota
-	WordPending
-	WordRejected
-	WordExecuted
-	WordReturned
+	EntryNone EntryStatus = iota
+	EntryPending
+	EntryRejected
+	EntryExecuted
+	EntryReturned
 )
 
-// String returns the word as a story tells it.
-func (w Word) String() string {
-	return [...]string{"nothing", "pending", "rejected", "executed", "returned"}[w]
+// String returns the status as one word.
+func (s EntryStatus) String() string {
+	return [...]string{"nothing", "pending", "rejected", "executed", "returned"}[s]
 }
 
-// Word returns what the bank says of the entry at the given time.
-func (e *Entry) Word(at time.Time) Word {
-	decided := e.Arrived.Add(e.Fate.After)
+// Status returns the entry's status at the given time.
+func (e *Entry) Status(at time.Time) EntryStatus {
+	decided := e.Arrived.Add(e.Processing.After)
 	switch {
 	case at.Before(e.Arrived):
-		return WordNone
-	case e.Fate.Lies && at.Before(decided):
-		return WordRejected
-	case e.Fate.Stuck || at.Before(decided):
-		return WordPending
-	case e.Fate.Rejected:
-		return WordRejected
-	case e.Fate.ReturnedAfter > 0 && !at.Before(decided.Add(e.Fate.ReturnedAfter)):
-		return WordReturned
+		return EntryNone
+	case e.Processing.RejectedFirst && at.Before(decided):
+		return EntryRejected
+	case e.Processing.Stuck || at.Before(decided):
+		return EntryPending
+	case e.Processing.Rejected:
+		return EntryRejected
+	case e.Processing.ReturnedAfter > 0 && !at.Before(decided.Add(e.Processing.ReturnedAfter)):
+		return EntryReturned
 	}
-	return WordExecuted
+	return EntryExecuted
 }
 
-// Executed tells whether money has moved by then, sent back or not.
-func (e *Entry) Executed(at time.Time) bool {
-	word := e.Word(at)
-	return word == WordExecuted || word == WordReturned
-}
+// Executed reports whether the bank has moved money by then, returned or not.
+func (e *Entry) Executed(at time.Time) bool { return e.Status(at) >= EntryExecuted }
 
-// Bank is a bank with a ledger, as the package comment describes it. It knows no
-// clock: the time comes in as a value. It is not safe for concurrent use.
+// Bank is a model of a bank with a ledger, as the package comment describes it. It
+// has no clock: callers pass the time. It is not safe for concurrent use.
 type Bank struct {
-	// Lifetime is how long a key is remembered from its first arrival.
+	// Lifetime is the time for which the bank remembers a key, from its first
+	// arrival.
 	Lifetime time.Duration
-	// Replays says that a key which is remembered is answered with its transfer.
-	// Other banks say that the key is used, in progress or locked, or answer again
-	// the 500 that they answered first: all of that proves nothing.
+	// Replays says that the bank answers a remembered key with its transfer. Other
+	// banks answer that the key is used, in progress or locked, or repeat a 500:
+	// all of that proves nothing.
 	Replays bool
-	// DownUntil is until when the bank answers nobody.
+	// DownUntil is the end of the bank's downtime.
 	DownUntil time.Time
-	// Entries are all transfers that were ever taken, by settlement ID.
+	// Entries are the entries of the ledger by settlement ID.
 	Entries map[string][]*Entry
 }
 
@@ -107,12 +105,12 @@ func NewBank(lifetime time.Duration) *Bank {
 	return &Bank{Lifetime: lifetime, Replays: true, Entries: map[string][]*Entry{}}
 }
 
-// Body is what the model bank is asked with.
+// Body is the request body for the model bank.
 func Body(p payout.Payout, key uuid.UUID) []byte {
 	return fmt.Appendf(nil, "%s %s %d %s %s %s", p.SettlementID, key, p.AmountCents, p.Currency, p.CreditorAccount, p.Reference)
 }
 
-// Known returns the entry under a key that the bank remembers, or nil.
+// Known returns the entry of a remembered key, or nil.
 func (b *Bank) Known(settlementID string, key uuid.UUID, at time.Time) *Entry {
 	for _, e := range b.Entries[settlementID] {
 		if e.Key == key && at.Before(e.Arrived.Add(b.Lifetime)) {
@@ -122,26 +120,26 @@ func (b *Bank) Known(settlementID string, key uuid.UUID, at time.Time) *Entry {
 	return nil
 }
 
-// Take takes a request whose key is not remembered into the ledger.
-func (b *Bank) Take(settlementID string, key uuid.UUID, fate Fate, at time.Time) *Entry {
-	e := &Entry{Settlement: settlementID, Key: key, Fate: fate, Arrived: at}
+// Take enters a request under a new or forgotten key in the ledger.
+func (b *Bank) Take(settlementID string, key uuid.UUID, processing Processing, at time.Time) *Entry {
+	e := &Entry{Key: key, Processing: processing, Arrived: at}
 	b.Entries[settlementID] = append(b.Entries[settlementID], e)
 	return e
 }
 
-// SendAnswer is how the adapter classifies the answer to a request that became
-// entry e; earlier is transfer.SendRequest.EarlierMayHaveReached.
+// SendAnswer is the adapter's class for the answer to a request that became entry
+// e; earlier is transfer.SendRequest.EarlierMayHaveReached.
 func (e *Entry) SendAnswer(at time.Time, earlier bool) transfer.SendClass {
 	switch {
-	case e.Fate.OtherAmount:
+	case e.Processing.OtherAmount:
 		return transfer.SendManual
-	case e.Word(at) != WordRejected:
+	case e.Status(at) != EntryRejected:
 		return transfer.SendAccepted
 	}
 	return Refusal(earlier)
 }
 
-// Refusal is how the adapter classifies a refusal from the bank's reject list.
+// Refusal is the adapter's class for a refusal from the bank's reject list.
 func Refusal(earlier bool) transfer.SendClass {
 	if earlier {
 		return transfer.SendUncertain
@@ -149,33 +147,22 @@ func Refusal(earlier bool) transfer.SendClass {
 	return transfer.SendRejected
 }
 
-// Status is how the adapter reads the status API's answer about a key. seen is
-// the time whose state the API shows: its own, or an earlier one.
-func (b *Bank) Status(settlementID string, key uuid.UUID, seen time.Time) transfer.StatusReading {
-	var shown []*Entry
-	for _, e := range b.Entries[settlementID] {
-		if e.Key == key && !seen.Before(e.Arrived.Add(e.Fate.ShownAfter)) {
-			shown = append(shown, e)
-		}
-	}
+// Status is the adapter's reading of the status API's answer about a key. The API
+// shows the state at the given time, which can be in the past.
+func (b *Bank) Status(settlementID string, key uuid.UUID, at time.Time) transfer.StatusReading {
+	shown := slices.DeleteFunc(slices.Clone(b.Entries[settlementID]), func(e *Entry) bool {
+		return e.Key != key || at.Before(e.Arrived.Add(e.Processing.ShownAfter))
+	})
 	switch {
 	case len(shown) == 0:
 		return transfer.StatusNotFound
-	case len(shown) > 1 || shown[0].Fate.OtherAmount:
+	case len(shown) > 1 || shown[0].Processing.OtherAmount:
 		return transfer.StatusManual
-	case shown[0].Fate.Blocked:
+	case shown[0].Processing.Blocked:
 		return transfer.StatusAttention
 	}
-	switch shown[0].Word(seen) {
-	case WordPending:
-		return transfer.StatusPending
-	case WordRejected:
-		return transfer.StatusRejected
-	case WordExecuted:
-		return transfer.StatusConfirmed
-	case WordReturned:
-		return transfer.StatusReturned
-	case WordNone:
-	}
-	return transfer.StatusNotFound
+	return map[EntryStatus]transfer.StatusReading{
+		EntryNone: transfer.StatusNotFound, EntryPending: transfer.StatusPending, EntryRejected: transfer.StatusRejected,
+		EntryExecuted: transfer.StatusConfirmed, EntryReturned: transfer.StatusReturned,
+	}[shown[0].Status(at)]
 }

@@ -7,44 +7,41 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// How a call of the store goes on.
 var (
-	aCall   = oneOfMany("call", (*call).name)
-	aCommit = oneOfMany("late commit", (*call).name)
-
-	commits = weighted("how a commit goes on",
-		18, "commits", 3, "commits, the answer is under way", 2, "is lost", 2, "commits, the answer is lost", 2, "commits later", 2, "is aborted",
+	parkedCall     = oneOfMany("call", (*call).name)
+	pendingLate    = oneOfMany("late commit", (*call).name)
+	commitOutcomes = weighted("commit outcome",
+		18, "commits", 3, "commits, answer pending", 2, "is lost", 2, "commits, the answer is lost", 2, "commits later", 2, "is aborted",
 		1, "commits, and the instance crashes", 1, "is lost, and the instance crashes",
 	)
-	committed = weighted("how a commit's answer comes",
+	commitAnswers = weighted("commit answer",
 		4, "is answered", 2, "is run again", 1, "is not answered", 1, "is lost, and the instance crashes")
-	reads = weighted("how a read goes on", 9, "is answered", 1, "is lost")
-
-	commitsLater  = oneOf("what the crashed instance asked for commits later", true, false)
-	lateBetween   = oneOf("a late commit comes in between", false, false, false, true)
-	commitsAtLast = oneOf("a late commit comes in the end", true, false)
+	readOutcomes     = weighted("read outcome", 9, "is answered", 1, "is lost")
+	commitAfterCrash = oneOf("pending commit happens after the crash", true, false)
+	lateInBetween    = oneOf("late commit in between", false, false, false, true)
+	lateAtTheEnd     = oneOf("late commit at the end", true, false)
 )
 
-// goOn lets a parked call go on, in a way that is drawn.
-func (w *world) goOn(c *call) {
+// resume resumes a parked call with an outcome that it draws.
+func (w *world) resume(c *call) {
 	switch {
-	case c.what == "send":
-		w.goOnSend(c)
-	case c.what == "status":
-		w.goOnStatus(c)
+	case c.kind == "send":
+		w.resumeSend(c)
+	case c.kind == "status":
+		w.resumeStatus(c)
 	case w.storeIsSound:
 		c.err = c.op(c.ctx)
 		w.tellOutcome(c)
 		w.answer(c)
-	case c.what == "due" || c.what == "backlog":
-		w.goOnRead(c)
+	case c.kind == "due" || c.kind == "backlog":
+		w.resumeRead(c)
 	default:
-		w.goOnCommit(c)
+		w.resumeCommit(c)
 	}
 }
 
-func (w *world) goOnRead(c *call) {
-	if draw(w, reads) == "is lost" {
+func (w *world) resumeRead(c *call) {
+	if draw(w, readOutcomes) == "is lost" {
 		c.err = errLost
 	} else {
 		c.err = c.op(c.ctx)
@@ -53,20 +50,20 @@ func (w *world) goOnRead(c *call) {
 	w.answer(c)
 }
 
-func (w *world) how(c *call, g choice[string]) string {
-	how := draw(w, g)
-	w.tell("%s %s", c, how)
-	return how
+func (w *world) drawOutcome(c *call, g choice[string]) string {
+	outcome := draw(w, g)
+	w.tell("%s %s", c, outcome)
+	return outcome
 }
 
-func (w *world) goOnCommit(c *call) {
-	if c.half {
+func (w *world) resumeCommit(c *call) {
+	if c.done {
 		w.answerCommit(c)
 		return
 	}
-	switch w.how(c, commits) {
+	switch w.drawOutcome(c, commitOutcomes) {
 	case "commits, and the instance crashes":
-		_, c.half = c.op(c.ctx), true
+		_, c.done = c.op(c.ctx), true
 		w.crash(c.by)
 		return
 	case "is lost, and the instance crashes":
@@ -74,10 +71,10 @@ func (w *world) goOnCommit(c *call) {
 		return
 	case "commits":
 		c.err = c.op(c.ctx)
-	case "commits, the answer is under way":
-		c.err, c.half = c.op(c.ctx), true
+	case "commits, answer pending":
+		c.err, c.done = c.op(c.ctx), true
 		return
-	case "is aborted": // and run again by the store
+	case "is aborted": // the store runs it again
 		if c.abort != nil {
 			c.abort(c.ctx)
 		}
@@ -95,7 +92,7 @@ func (w *world) goOnCommit(c *call) {
 }
 
 func (w *world) answerCommit(c *call) {
-	switch w.how(c, committed) {
+	switch w.drawOutcome(c, commitAnswers) {
 	case "is run again":
 		c.err = c.op(c.ctx)
 	case "is not answered":
@@ -107,12 +104,11 @@ func (w *world) answerCommit(c *call) {
 	w.answer(c)
 }
 
-// crashOne crashes an instance. What it had asked the store for can still be
-// committed.
+// crashOne crashes an instance. Its pending commits can still happen later.
 func (w *world) crashOne() {
-	p := w.anInstance()
+	p := w.pickInstance()
 	for _, c := range w.calls {
-		if c.by == p && c.op != nil && !c.half && draw(w, commitsLater) {
+		if c.by == p && c.op != nil && !c.done && draw(w, commitAfterCrash) {
 			w.late = append(w.late, c)
 		}
 	}
@@ -123,14 +119,13 @@ func (w *world) lateCommit() {
 	if len(w.late) == 0 {
 		return
 	}
-	c := pick(w, aCommit, w.late)
+	c := pick(w, pendingLate, w.late)
 	w.late = slices.DeleteFunc(w.late, func(o *call) bool { return o == c })
-	w.comesLate(c)
+	w.commitLate(c)
 }
 
-// comesLate commits what a call wanted that is over.
-func (w *world) comesLate(c *call) {
-	w.tell("%s commits late: the caller is gone, or was told that it failed", c)
+func (w *world) commitLate(c *call) {
+	w.tell("%s commits late: its caller is gone or got an error", c)
 	w.seen["late commit"]++
 	_ = c.op(context.Background())
 }

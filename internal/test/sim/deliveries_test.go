@@ -11,53 +11,53 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// settleTimeout is the budget of one delivery, as the function's handler sets it.
+// settleTimeout is the deadline of one delivery, as in the function's handler.
 const settleTimeout = 25 * time.Second
 
-// What Pub/Sub does.
 var (
 	aMessage    = oneOfMany("message", func(m *Message) string { return m.ID })
 	aDeadLetter = oneOfMany("dead letter", func(m *Message) string { return m.ID })
 	anInstance  = oneOfMany("instance", (*instance).String)
-
-	answersToPubSub = weighted("the answer to Pub/Sub", 8, "arrives", 1, "is lost", 1, "is lost, and Pub/Sub notices at the deadline")
+	pushAnswers = weighted("push answer", 8, "arrives", 1, "is lost", 1, "is lost, and Pub/Sub notices at the deadline")
 )
 
-// delivery is a push that an instance works on.
+// delivery is a push that an instance processes.
 type delivery struct {
-	push  *Push
-	by    *instance
-	means meaning
-	leave func()
-	// harmed tells that a fault was drawn that can keep the delivery from its end.
-	harmed bool
-	// left tells that nobody waits for the answer, and asked that the store was asked
-	// to settle.
-	left, asked bool
+	push    *Push
+	by      *instance
+	meaning meaning
+	cancel  func() // nil for a push that the instance rejected
+	faulted bool   // a drawn fault can explain a failure of the delivery
+	// disconnected says that Pub/Sub no longer waits for the answer.
+	disconnected bool
+	settling     bool // the delivery has called Store.Settle
 }
 
-// before orders deliveries that do something at the same time.
-func (d *delivery) before(other *delivery) int {
-	switch {
-	case d == nil || other == nil:
-		return 0
-	default:
-		return cmp.Or(cmp.Compare(d.push.Message.ID, other.push.Message.ID), cmp.Compare(d.push.Attempt, other.push.Attempt))
+// order orders deliveries that act at the same instant; nil is no delivery.
+func (d *delivery) order() (messageID string, attempt int) {
+	if d == nil {
+		return "", 0
 	}
+	return d.push.Message.ID, d.push.Attempt
+}
+
+func compareDeliveries(a, b *delivery) int {
+	aID, aAttempt := a.order()
+	bID, bAttempt := b.order()
+	return cmp.Or(cmp.Compare(aID, bID), cmp.Compare(aAttempt, bAttempt))
 }
 
 type deliveryKey struct{}
 
-func (w *world) anInstance() *instance {
+func (w *world) pickInstance() *instance {
 	if len(w.instances) == 0 {
 		return w.start()
 	}
 	return pick(w, anInstance, w.instances)
 }
 
-// waiting draws a message that is to be pushed; something is published if there
-// is none.
-func (w *world) waiting() *Message {
+// pickWaiting draws a message that is due for a push, or publishes one.
+func (w *world) pickWaiting() *Message {
 	waiting := w.pubsub.Waiting(time.Now())
 	if len(waiting) == 0 {
 		return w.publish()
@@ -68,110 +68,109 @@ func (w *world) waiting() *Message {
 // push pushes a message to an instance.
 func (w *world) push(m *Message, p *instance) {
 	push := w.pubsub.Push(m, time.Now())
-	d := &delivery{push: push, by: p, means: w.producer.meanings[m.ID]}
+	d := &delivery{push: push, by: p, meaning: w.producer.meanings[m.ID]}
 	w.tell("message %s is pushed to %s, attempt %d", m.ID, p, push.Attempt)
 	w.seen["push"]++
 	if len(m.Pushes) > 1 {
-		w.seen["push of a message that is under way"]++
+		w.seen["push of a message with another push"]++
 	}
 	w.deliveries = append(w.deliveries, d)
 	if p.stopping {
-		w.seen["push to an instance that stops"]++
-		w.unanswered(d, "503: the instance is stopping")
+		w.seen["push to a stopping instance"]++
+		w.failPush(d, "503: the instance is stopping")
 		return
 	}
-	d.harmed = p.service.Banking == nil && d.means.content.creditor != ""
+	d.faulted = p.service.Banking == nil && d.meaning.content.creditor != ""
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), deliveryKey{}, d), settleTimeout)
-	d.leave = cancel
+	d.cancel = cancel
 	in := settle.Delivery{Attempt: push.Attempt, Message: settle.Message{
 		ID: m.ID, Subscription: "payouts", PublishTime: m.PublishTime, Data: m.Data,
 	}}
-	if d.means.reason == payout.ReasonUnsupportedEvent { // as the event's reader hands it over
+	if d.meaning.reason == payout.ReasonUnsupportedEvent { // as internal/event passes it
 		in.Message.Data, in.Message.Fingerprint = fmt.Appendf(nil, "%s, attempt %d", m.Data, push.Attempt), m.Data
-		in.Refusal = &payout.Refusal{Reason: d.means.reason}
+		in.Refusal = &payout.Refusal{Reason: d.meaning.reason}
 	}
-	w.launch(p, func() func() {
+	w.launch(p, d, func() func() {
 		defer cancel()
 		r, err := p.service.Deliver(ctx, in)
 		return func() { w.delivered(d, r, err) }
 	})
 }
 
-// delivered takes in what a delivery came to, and draws what Pub/Sub hears of it.
+// delivered checks the result of a delivery, and draws the fate of the answer.
 func (w *world) delivered(d *delivery, r settle.Result, err error) {
 	status := "200"
 	if err != nil {
 		status = "500"
-		w.oracle.refused(d, err)
+		w.oracle.checkFailure(d, err)
 	} else {
-		w.oracle.acknowledged(d, r)
-		if r.Outcome == settle.OutcomeDuplicate && !d.asked {
-			w.seen["duplicate that another delivery found out"]++
+		w.oracle.checkAcknowledgement(d, r)
+		if r.Outcome == settle.OutcomeDuplicate && !d.settling {
+			w.seen["duplicate found by another delivery"]++
 		}
 	}
 	w.tell("%s answers %s to message %s: %s", d.by, status, d.push.Message.ID, r.Outcome)
 	if !d.push.Waits() {
-		w.tell("  Pub/Sub does not wait for that answer any more")
-		w.seen["answer that comes too late"]++
+		w.tell("  Pub/Sub no longer waits for that answer")
+		w.seen["late answer"]++
 		return
 	}
-	how := "arrives"
-	if !w.calm {
-		how = draw(w, answersToPubSub)
+	outcome := "arrives"
+	if !w.answersArrive {
+		outcome = draw(w, pushAnswers)
 	}
 	switch {
-	case how == "is lost, and Pub/Sub notices at the deadline":
+	case outcome == "is lost, and Pub/Sub notices at the deadline":
 		w.tell("  that answer is lost")
 		w.seen["lost answer "+status]++
-	case how == "is lost":
+	case outcome == "is lost":
 		w.seen["lost answer "+status]++
-		w.unanswered(d, "that answer is lost")
+		w.failPush(d, "that answer is lost")
 	case err != nil:
-		w.unanswered(d, "500")
+		w.failPush(d, "500")
 	default:
-		w.over(d)
+		w.endPush(d)
 		w.pubsub.Ack(d.push)
 		w.seen["acknowledged"]++
-		w.oracle.acked(d)
+		w.oracle.acked[d.push.Message] = true
 	}
 }
 
-// unanswered tells Pub/Sub that a push has failed, and the instance that nobody
-// waits for it.
-func (w *world) unanswered(d *delivery, why string) {
-	w.over(d)
-	w.tell("the push of message %s has failed: %s", d.push.Message.ID, why)
-	if d.leave != nil {
-		d.left = true
-		d.leave()
+// failPush ends a push in Pub/Sub without a 200, and cancels the instance's context.
+func (w *world) failPush(d *delivery, reason string) {
+	w.endPush(d)
+	w.tell("the push of message %s has failed: %s", d.push.Message.ID, reason)
+	if d.cancel != nil {
+		d.disconnected = true
+		d.cancel()
 	}
 	if dead := w.pubsub.Nack(d.push, time.Now()); dead != nil {
 		w.tell("message %s is dead-lettered after %d attempts", d.push.Message.ID, d.push.Message.Attempts)
 		w.seen["dead-lettered"]++
-		w.means(dead, d.means)
-		w.oracle.deadLettered(d)
+		w.producer.remember(dead, d.meaning)
+		w.oracle.checkDeadLetter(d)
 	}
 }
 
-func (w *world) over(d *delivery) {
+func (w *world) endPush(d *delivery) {
 	w.deliveries = slices.DeleteFunc(w.deliveries, func(o *delivery) bool { return o == d })
 }
 
-// leaveAll breaks the connections of all pushes that are under way.
-func (w *world) leaveAll() {
+// disconnect breaks the connections of all pushes.
+func (w *world) disconnect() {
 	for _, d := range slices.Clone(w.deliveries) {
-		w.unanswered(d, "the connection breaks")
+		w.failPush(d, "the connection breaks")
 	}
 }
 
-// failUntilDead pushes a message, with no answer from the store, until it is
-// dead-lettered or acknowledged after all: an earlier push can be under way.
+// failUntilDead pushes a message, and fails all its commits, until it is
+// dead-lettered. An earlier push can still acknowledge it.
 func (w *world) failUntilDead() {
-	m := w.waiting()
+	m := w.pickWaiting()
 	w.tell("from now on no commit for message %s succeeds", m.ID)
 	for !m.Acked && m.Attempts < w.pubsub.MaxAttempts+1 {
-		w.pass(max(time.Until(m.NotBefore), 0))
-		w.push(m, w.anInstance())
+		w.advance(max(time.Until(m.NotBefore), 0))
+		w.push(m, w.pickInstance())
 		for _, c := range slices.Clone(w.calls) {
 			if c.delivery != nil && c.delivery.push.Message == m && c.op != nil {
 				c.err = errLost
@@ -182,25 +181,28 @@ func (w *world) failUntilDead() {
 	w.tell("commits succeed again")
 }
 
-// redrive publishes a dead letter on the topic again.
+// redrive publishes a dead letter again.
 func (w *world) redrive(dead *Message) {
 	m := w.pubsub.Redrive(dead, time.Now())
-	w.means(m, w.producer.meanings[dead.ID])
+	w.producer.remember(m, w.producer.meanings[dead.ID])
 	w.tell("the dead letter of message %s is published again, as message %s", dead.DeadLetterOf, m.ID)
 	w.seen["redriven"]++
 }
 
-// seek brings back all messages from a time on that is drawn.
+// seek draws a message, and seeks back to its publish time.
 func (w *world) seek() {
-	n := w.pubsub.Seekable()
-	if n == 0 {
-		return
+	if n := w.pubsub.Seekable(); n > 0 {
+		to := pick(w, aMessage, w.pubsub.Messages[:n])
+		w.tell("the subscription seeks back: %d messages are delivered again", w.seekTo(to.PublishTime))
+		w.seen["seek"]++
 	}
-	to := pick(w, aMessage, w.pubsub.Messages[:n])
-	back := w.pubsub.Seek(to.PublishTime)
-	w.tell("the subscription is sought back: %d messages come again", len(back))
-	w.seen["seek"]++
+}
+
+func (w *world) seekTo(at time.Time) int {
+	back := w.pubsub.Seek(at)
 	for _, m := range back {
-		w.oracle.sought(m)
+		delete(w.oracle.acked, m)
+		w.seen["message sought back"]++
 	}
+	return len(back)
 }

@@ -1,138 +1,135 @@
-// Package sim runs the real settling code against models of Pub/Sub, of the store's
-// faults and of a bank, in orders that a test draws at random, and looks at the
-// state after every step.
+// Package sim runs the real settling code in random orders of events, against models
+// of Pub/Sub, of the store's faults and of a bank, and checks the whole state after
+// every step.
 //
-// It exists because the promises are promises about orders: a crash between two
-// lines, an answer that is lost, a message that comes again after its receipt has
-// expired, a transfer that is executed after the bank said that it does not know
-// it. No list of examples covers them.
+// The promises hold for all orders: a crash between two lines, a lost answer, a
+// redelivery after the receipt expired, a transfer executed after a "not found".
+// Examples cannot cover them.
 //
-// # How a sequence runs
+// # A sequence
 //
-// settle.Service, transfer.Stepper and transfer.Reconciler are the real ones, in one to
-// four instances over one memstore; instances start, crash and are stopped at any
-// step, and each has a clock of its own. Everything they do to the world goes
-// through two interfaces, Store and Bank, and every call of those is parked until
-// the sequence lets it go on. What is drawn is then: which call goes on, and how. A
-// commit can succeed, be aborted and run again, fail, succeed with its answer lost,
-// be run again after a lost answer, or arrive after its caller was told that it
-// failed. A request to the bank can stay unwritten, be lost, arrive at once or late,
-// and its answer can be read, be damaged, be lost, or be read much later. An instance
-// crashes by having all its calls, parked and future, refused: as nothing else can
-// leave it, that is the same as its death, at exactly the point where each call was
-// parked.
+// One to four instances of settle.Service, transfer.Stepper and transfer.Reconciler
+// share one memstore. Instances start, crash and stop at any step, and each has its
+// own clock offset. The code under test acts on the world through two interfaces,
+// Store and Bank. Every call of them is parked until the sequence resumes it, so the
+// sequence draws the next call and its outcome:
 //
-// [PubSub] is what stands between the producer and the instances. It pushes
-// messages in any order and at any time, also twice at once and after they were
-// acknowledged, counts attempts, ends a push at the ack deadline, loses answers,
-// dead-letters, and is sought back; dead letters are published again. The producer
-// publishes the bytes of new payouts, of the same again, of the same written
-// otherwise, of another payout under a known settlement ID, and of what is no payout.
+//   - A commit can succeed, be aborted and run again, fail, succeed and lose its
+//     answer, run again after a lost answer, or commit after its caller got an error.
+//   - A request to the bank can stay unwritten, be lost, or arrive at once or late.
+//     Its answer can be read, damaged, lost, or read much later.
+//   - A crash fails all parked and later calls of the instance. Nothing else leaves
+//     an instance, so that equals its death where each call was parked.
 //
-// Time is testing/synctest's: it passes only where the sequence says so, and the
-// deadlines of contexts are in it. All effects happen in the one goroutine that
-// draws, so that a seed gives one history; the goroutines of the code under test only
-// decide what to ask for next. A test plays seeds twice and compares.
+// [PubSub] stands between the producer and the instances. It pushes messages in any
+// order and at any time, also concurrently and after their acknowledgement, counts
+// attempts, ends a push at the ack deadline, loses answers, dead-letters, and seeks
+// back; dead letters are published again. The producer publishes new payouts, the
+// same bytes again, the same payout in another encoding, another payout under a known
+// settlement ID, and invalid messages.
 //
-// At the end the faults stop, late commits come or do not, everything is delivered,
-// dead letters too, and a reconciler runs until nothing is due. Then some sequences
-// are sought back to their first message, and nothing may change.
+// Time is virtual (testing/synctest) and passes only where the sequence advances it;
+// the deadlines of contexts use it too. All effects happen in the goroutine that
+// draws; the goroutines of the code under test only decide on their next call. So a
+// seed gives one history, under the race detector too, and TestOneSeedOneHistory
+// checks that.
 //
-// # What is checked
+// At the end the faults stop, some late commits happen, all messages and dead letters
+// are delivered, and a reconciler runs until nothing is due. Some sequences then seek
+// back to their first message, which must change nothing.
 //
-// After every step: one receipt and one movement for a settlement ID, as the first
-// message that was settled said; instructions, reversals and the bank's ledger fit,
-// and the bank has executed one transfer at most; every send was allowed; conflicts
-// and messages in quarantine stay and are counted right. At every acknowledgement:
-// what the message was acknowledged for is in the store at that moment, and is what
-// the message means, which the producer knows and no code under test is asked. At
-// every 500: something was wrong. At the end: every message is acknowledged and has
-// its effect, nothing is due, and the ledger agrees with the bank's.
+// # Checks
+//
+//   - After every step: each settlement ID has one receipt and one movement, with the
+//     content of the first settled message; instructions, reversals and the bank's
+//     ledger agree; the bank has executed at most one transfer; every send was
+//     allowed; conflicts and quarantined messages persist with the right counts.
+//   - At every acknowledgement: the store holds the effect of the message. The
+//     producer knows the effect; the oracle never asks the code under test for it.
+//   - At every 500: a fault was drawn that explains it.
+//   - At the end: every message is acknowledged and has its effect, nothing is due,
+//     and the ledger agrees with the bank's.
 //
 // # Seeds and stories
 //
 //	make sim                   60 seconds of fresh seeds, and all kept stories
 //	make sim SECONDS=600       longer
-//	make sim SEED=123          the sequence of one seed, once more
+//	make sim SEED=123          the sequence of one seed
 //
-// A failure is shrunk: steps are left out and choices replaced by the simplest, as
-// long as the same promise is broken. It is then told as a story, in words, with the
-// command that draws it again, and written to testdata/stories, where `git add` keeps
-// it: TestKept plays every story there. A story is its choices by name, and what
-// happened as comments. It stays good when other things are drawn around it: what it
-// does not say is the simplest. Where it speaks of what is not drawn any more, the
-// test fails, and somebody has to look whether there is something left to keep.
+// The test shrinks a failure: it drops steps and replaces choices by the simplest
+// value as long as the same promise is broken. It prints the result as a story, with
+// the command that repeats it, and writes it to testdata/stories. After `git add`,
+// TestKept plays it in every run. A story lists its choices by name, and the events as
+// comments. A choice that a story does not name takes the simplest value, so that new
+// choices do not invalidate old stories. A story with an unknown choice fails the test.
 //
-// Choices by name are why this is no property test of a library: those shrink and
-// keep the random numbers behind the choices, whose meaning shifts with the first that
-// is left out, so that little is left out and old failures fit no more.
+// A property-testing library would shrink and keep random numbers instead. Their
+// meaning shifts with the first one that is left out, so little could be left out, and
+// no old failure would replay.
 //
-// # What is assumed of a bank
+// # Assumptions about a bank
 //
-// The guarantee is about banks that keep the following, and [Bank] keeps no more:
+// The guarantee covers banks that keep these rules, and [Bank] keeps no others:
 //
-//   - A key that has arrived is remembered for Lifetime from its first arrival, and
-//     meanwhile makes no second transfer. After that it is forgotten, and the same
-//     request is another transfer.
-//   - A request that was written arrives within a fifth of Lifetime less [Slack], or
-//     never. A fifth is what settle leaves between the last send and the end of
-//     Lifetime. When the bank executes it is not bounded: hours and days after it
-//     arrived, and after the status API has said not found, are both allowed.
-//   - A refusal means that the request was not taken. It proves something about the
-//     settlement only where no earlier request can have reached the bank: the model
-//     refuses keys that it knows, too, as banks do that check limits before keys.
-//   - The status API may be silent, late by any time and out of date, it may forget,
-//     and it may show another transfer than the bank has. Where it shows the transfer,
-//     what it says of the outcome was true when it looked, except for a transfer that
-//     is [Fate.Lies]: rejected first and executed later. That one has to end as manual
-//     and critical, and nothing else is excused by it.
-//   - An instance may stop for any time, but not between its look at the lease and
-//     the beginning of the send that follows at once. A send has its own deadline.
-//   - Clocks of instances differ from the store's by [MaxSkew] at most, also when they
+//   - The bank remembers a key for Lifetime from its first arrival, and makes no second
+//     transfer meanwhile. Then it forgets the key, and the same request is a new
+//     transfer.
+//   - A written request arrives within a fifth of Lifetime less [Slack], or never. A
+//     fifth is the time that transfer leaves between the last send and the end of
+//     Lifetime. The bank can execute hours or days after the arrival, also after its
+//     status API answered "not found".
+//   - A refused request is not executed. A refusal proves something about the
+//     settlement only if no earlier request can have reached the bank: the model also
+//     refuses known keys, as banks do that check limits first.
+//   - The status API can be silent, late by any time or outdated, can lose a transfer
+//     and can show another one. If it shows the transfer, the outcome was true when the
+//     API read it, except for [Processing].RejectedFirst. Such a transfer must end
+//     manual and critical.
+//   - An instance can pause for any time, but not between its check of the lease and the
+//     send that follows. A send has its own deadline.
+//   - Clocks of instances differ from the store's by at most [MaxSkew], also after they
 //     are set.
 //
-// # What a bank can do, and where it is drawn
+// # Faults of a bank
 //
-// The instances see a bank as the adapter reads it, internal/bank. So a fault here is
-// a name and what the adapter makes of it; TestSendFaults and TestStatusFaults make
-// the fake bank of internal/test/fakebank do each on a real connection, and compare
-// what the real adapter says.
+// The instances see a bank as the adapter, internal/bank, reads it. So a fault here is a
+// name and the adapter's reading; TestSendFaults and TestStatusFaults compare that with
+// the real adapter against internal/test/fakebank.
 //
-//	before the bank looks
-//	  refused, TLS failure, breaker open        Unsent: not_sent
+//	before the bank reads
+//	  refused, TLS failure, breaker open        unsentFaults: not_sent
 //	  hangs up, 3xx, 401, 403, 408, 425, 429,
-//	  503; Retry-After                          Unlooked, waits
-//	  hangs                                     a parked send whose time runs out; "is lost"
+//	  503; Retry-After                          unreadFaults
+//	  hangs                                     a parked send at its deadline; "is lost"
 //	the execution
-//	  yes, rejected, late, returned             fates
-//	  no                                        "is lost", "is accepted and forgotten", Fate.Stuck
+//	  yes, rejected, late, returned             Processing
+//	  no                                        "is lost", "is accepted and forgotten", Stuck
 //	  late: after the client gave up            "arrives late"
 //	  late: after a not found                   "executes late", "executes unseen"
-//	  the bank crashes after it executed        "arrives, and the bank goes down"
+//	  the bank crashes after the execution      "arrives, and the bank goes down"
 //	the answer
 //	  reset, closed, cut three ways, {}, null,
 //	  HTML, 204, error object, trailing junk,
-//	  5 MiB, 1xx, 500, unknown word, other key  Damages: uncertain
-//	  other amount, currency or creditor        Damages: manual; Fate.OtherAmount where it is true
-//	  hangs                                     a parked send whose time runs out
+//	  5 MiB, 1xx, 500, unknown word, other key  answerFaults: uncertain
+//	  other amount, currency or creditor        answerFaults: manual; OtherAmount where it is true
+//	  hangs                                     a parked send at its deadline
 //	the key
-//	  replayed, also whatever the body          Bank.Replays
+//	  replayed, whatever the body               Bank.Replays
 //	  409 exists, 409 in progress, 400
-//	  duplicate, cached 500, locked             Repeats
-//	  422 for another body                      cannot be: a send of other bytes than were stored
-//	                                            first breaks a promise at once
-//	  lifetime                                  Bank.Lifetime, in virtual time
-//	questions
-//	  lag                                       Fate.ShownAfter
-//	  empty list, typed 404                     Forgotten, and whenever nothing is shown
+//	  duplicate, cached 500, locked             knownKeyFaults
+//	  422 for another body                      impossible: another body breaks a promise at once
+//	  lifetime                                  Bank.Lifetime
+//	status requests
+//	  lag                                       ShownAfter
+//	  empty list, typed 404                     notFoundFaults
 //	  HTML 404, 400, 401, 429, 5xx, 3xx,
-//	  damaged or no answer                      Unread: unknown
+//	  damaged or no answer                      unknownFaults
 //	  unknown word, two matches, other amount,
-//	  currency or creditor                      Misread
-//	  flapping                                  "is answered from the past"
-//	  confirmed then returned                   Fate.ReturnedAfter
-//	  rejected then confirmed                   Fate.Lies
+//	  currency or creditor                      wrongFaults
+//	  alternating                               "is answered from the past"
+//	  confirmed then returned                   ReturnedAfter
+//	  rejected then confirmed                   RejectedFirst
 //	the connection
-//	  kept alive and dropped on its second      cannot be: the adapter makes a connection for every
-//	  request                                   request; internal/bank tests that
+//	  kept alive and broken on its second       impossible: the adapter opens a connection for
+//	  request                                   every request; internal/bank tests that
 package sim

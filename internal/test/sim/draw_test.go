@@ -8,109 +8,137 @@ import (
 	"time"
 )
 
-// choice is something that is drawn: one of some values, each with its word. A
-// word that stands there several times is drawn that much more often.
+// choice is a random choice among values, each with a word for stories. A word that
+// is listed n times has n times the probability.
 type choice[T any] struct {
-	what   string
+	name   string
 	values []T
 	words  []string
 }
 
-// vocabulary holds the words of every choice, to tell a kept story that speaks of
-// what is drawn from one that no longer does.
+// vocabulary holds the words of every choice, so that a kept story with an unknown
+// choice or word fails.
 var vocabulary = map[string][]string{}
 
-func known[T any](c choice[T]) choice[T] {
-	if _, twice := vocabulary[c.what]; twice {
-		panic("two choices are called " + c.what)
+func register[T any](c choice[T]) choice[T] {
+	if _, twice := vocabulary[c.name]; twice {
+		panic("two choices have the name " + c.name)
 	}
-	vocabulary[c.what] = c.words
+	vocabulary[c.name] = c.words
 	return c
 }
 
-// oneOf makes a choice among values. The first is the simplest: stories are
-// shrunk towards it, and a kept story that says nothing takes it.
-func oneOf[T any](what string, values ...T) choice[T] {
-	c := choice[T]{what: what, values: values}
+// oneOf makes a choice among values. The first is the simplest: stories are shrunk
+// towards it, and it is the default of kept stories.
+func oneOf[T any](name string, values ...T) choice[T] {
+	c := choice[T]{name: name, values: values}
 	for _, v := range values {
 		c.words = append(c.words, fmt.Sprint(v))
 	}
-	return known(c)
+	return register(c)
 }
 
 // weighted makes a choice among words, each preceded by its weight.
-func weighted(what string, weightsAndWords ...any) choice[string] {
-	c := choice[string]{what: what}
+func weighted(name string, weightsAndWords ...any) choice[string] {
+	c := choice[string]{name: name}
 	for i := 0; i < len(weightsAndWords); i += 2 {
 		c.values = append(c.values, slices.Repeat([]string{weightsAndWords[i+1].(string)}, weightsAndWords[i].(int))...)
 	}
 	c.words = c.values
-	return known(c)
+	return register(c)
+}
+
+// row is an alternative of a choice by table.
+type row[T any] struct {
+	weight int
+	word   string
+	value  T
+}
+
+func table[T any](name string, rows ...row[T]) choice[T] {
+	c := choice[T]{name: name}
+	for _, r := range rows {
+		c.values = append(c.values, slices.Repeat([]T{r.value}, r.weight)...)
+		c.words = append(c.words, slices.Repeat([]string{r.word}, r.weight)...)
+	}
+	return register(c)
+}
+
+// value returns the value of a word; the zero value for an unknown word.
+func (c choice[T]) value(word string) (value T) {
+	if i := slices.Index(c.words, word); i >= 0 {
+		value = c.values[i]
+	}
+	return value
 }
 
 // faulty makes a choice among faults of the bank.
-func faulty[F SendFault | StatusFault](what string, faults []F) choice[F] {
-	c := choice[F]{what: what, values: faults}
+func faulty[F sendFault | statusFault](name string, faults []F) choice[F] {
+	c := choice[F]{name: name, values: faults}
 	for _, f := range faults {
-		c.words = append(c.words, any(f).(interface{ name() string }).name())
+		c.words = append(c.words, any(f).(fmt.Stringer).String())
 	}
-	return known(c)
+	return register(c)
 }
 
-func (f SendFault) name() string   { return f.Name }
-func (f StatusFault) name() string { return f.Name }
+func (f sendFault) String() string   { return f.name }
+func (f statusFault) String() string { return f.name }
 
-// named is a choice among things of which there are now more and now less. The
-// word is the thing's name, which does not depend on what else there is.
+// named is a choice among a varying set of things, such as instances. The word is
+// the thing's own name, which does not depend on the other things.
 type named[T any] struct {
-	what string
-	name func(T) string
+	name   string
+	nameOf func(T) string
 }
 
-func oneOfMany[T any](what string, name func(T) string) named[T] {
-	vocabulary[what] = nil
-	return named[T]{what, name}
+func oneOfMany[T any](name string, nameOf func(T) string) named[T] {
+	vocabulary[name] = nil
+	return named[T]{name, nameOf}
 }
 
-// tape is where the choices of one sequence come from, and where they are written
-// down together with what happened.
+// tape supplies the choices of one sequence, and records choices and events.
 type tape struct {
-	random func(n int) int // below n, of the seed; nil for a kept story
+	random func(n int) int // below n, from the seed; nil for a kept story
 	seed   uint64
-	kept   []line // what is left of the kept story
+	kept   []line // the unread rest of the kept story
 
-	lines   []line
-	telling bool // it is written down; from a seed, that can be done later
-	began   time.Time
+	lines     []line
+	recording bool // a run from a seed can be recorded later
+	began     time.Time
 
-	also func(*world) // a promise of a test's own; nil for none
+	check func(*world) // an additional check after each step; nil for none
 }
 
-// line is a choice, or something that happened.
+// line is a choice or an event.
 type line struct {
-	what, word string
+	name, word string // of a choice
 	simplest   bool
-	text       string        // what happened
-	at         time.Duration // when, from the beginning
+	text       string        // of an event
+	at         time.Duration // of an event, since the beginning
 }
 
-// fromSeed returns the tape of a seed: always the same choices.
+// fromSeed returns the tape of a seed.
 func fromSeed(seed uint64) *tape {
 	return &tape{random: rand.New(rand.NewPCG(seed, 0)).IntN, seed: seed}
 }
 
 // draw draws one of the values.
 func draw[T any](w *world, c choice[T]) T {
-	i := w.choose(c.what, len(c.words), func(i int) string { return c.words[i] })
-	return c.values[i]
+	_, value := drawWord(w, c)
+	return value
 }
 
-// pick draws one of the things. There has to be one.
+func drawWord[T any](w *world, c choice[T]) (word string, value T) {
+	i := w.choose(c.name, len(c.words), func(i int) string { return c.words[i] })
+	return c.words[i], c.values[i]
+}
+
+// pick draws one of the things; from must not be empty.
 func pick[T any](w *world, c named[T], from []T) T {
-	return from[w.choose(c.what, len(from), func(i int) string {
-		name, same := c.name(from[i]), 1
+	return from[w.choose(c.name, len(from), func(i int) string {
+		name, same := c.nameOf(from[i]), 1
 		for _, earlier := range from[:i] {
-			if c.name(earlier) == name {
+			if c.nameOf(earlier) == name {
 				same++
 			}
 		}
@@ -121,31 +149,31 @@ func pick[T any](w *world, c named[T], from []T) T {
 	})]
 }
 
-// choose draws a number below n, each of which has its word.
-func (p *tape) choose(what string, n int, word func(int) string) (i int) {
+// choose draws a number below n; each has a word.
+func (p *tape) choose(name string, n int, word func(int) string) (i int) {
 	if p.random != nil {
 		i = p.random(n)
 	} else {
-		i = p.recall(what, n, word)
+		i = p.recall(name, n, word)
 	}
-	if p.telling {
-		p.lines = append(p.lines, line{what: what, word: word(i), simplest: word(i) == word(0)})
+	if p.recording {
+		p.lines = append(p.lines, line{name: name, word: word(i), simplest: word(i) == word(0)})
 	}
 	return i
 }
 
-// recall returns what the kept story says within the current step. The first
-// value is taken where it says nothing: the story was written before that choice
-// was there, or the code under test has since gone another way.
-func (p *tape) recall(what string, n int, word func(int) string) int {
-	for at, said := range p.kept {
-		if said.what == stepChoice && what != stepChoice || said.what == theEnd {
+// recall returns the choice of the kept story within the current step. It returns the
+// first value if the story lacks the choice: the choice is newer than the story, or the
+// code under test takes another path now.
+func (p *tape) recall(name string, n int, word func(int) string) int {
+	for at, l := range p.kept {
+		if l.name == stepChoice && name != stepChoice || l.name == endOfSteps {
 			return 0
 		}
-		if said.what == what {
+		if l.name == name {
 			p.kept = p.kept[at+1:]
 			for i := range n {
-				if word(i) == said.word {
+				if word(i) == l.word {
 					return i
 				}
 			}
@@ -155,15 +183,16 @@ func (p *tape) recall(what string, n int, word func(int) string) int {
 	return 0
 }
 
-// stepChoice is what the choice of a step is called.
-const stepChoice = "step"
+const (
+	// stepChoice is the name of the choice that begins a step.
+	stepChoice = "step"
+	// endOfSteps is the line of a story after its last step.
+	endOfSteps = "end of the steps"
+)
 
-// theEnd is written down where the steps are over and the faults end.
-const theEnd = "the end"
+func init() { vocabulary[endOfSteps] = []string{"reached"} }
 
-func init() { vocabulary[theEnd] = []string{"comes"} }
-
-// repeat makes the steps of the sequence, stepsEach on average.
+// repeat runs the steps of the sequence, stepsEach on average.
 func (p *tape) repeat(step func()) {
 	if p.random != nil {
 		for range p.random(2*stepsEach + 1) {
@@ -174,28 +203,28 @@ func (p *tape) repeat(step func()) {
 			step()
 		}
 	}
-	p.lines = append(p.lines, line{what: theEnd, word: "comes", simplest: true})
+	p.lines = append(p.lines, line{name: endOfSteps, word: "reached", simplest: true})
 	if len(p.kept) > 0 {
 		p.kept = p.kept[1:]
 	}
 }
 
-// nextStep passes over what the last step has left of the kept story.
+// nextStep skips the unread choices of the last step.
 func (p *tape) nextStep() bool {
-	for len(p.kept) > 0 && p.kept[0].what != stepChoice && p.kept[0].what != theEnd {
+	for len(p.kept) > 0 && p.kept[0].name != stepChoice && p.kept[0].name != endOfSteps {
 		p.kept = p.kept[1:]
 	}
-	return len(p.kept) > 0 && p.kept[0].what == stepChoice
+	return len(p.kept) > 0 && p.kept[0].name == stepChoice
 }
 
-// tell writes down what happened.
+// tell records an event.
 func (p *tape) tell(format string, args ...any) {
-	if p.telling {
+	if p.recording {
 		p.lines = append(p.lines, line{text: fmt.Sprintf(format, args...), at: time.Since(p.began)})
 	}
 }
 
-// choices returns what was drawn.
+// choices returns the recorded choices.
 func (p *tape) choices() (all []line) {
 	for _, l := range p.lines {
 		if l.text == "" {
@@ -205,7 +234,7 @@ func (p *tape) choices() (all []line) {
 	return all
 }
 
-// story returns what happened, for a person.
+// story returns the recorded events.
 func (p *tape) story() string {
 	var b strings.Builder
 	for _, l := range p.lines {
@@ -216,7 +245,7 @@ func (p *tape) story() string {
 	return b.String()
 }
 
-// clock shows a time from the beginning as days, hours, minutes and seconds.
+// clock formats a time since the beginning as days, hours, minutes and seconds.
 func clock(d time.Duration) string {
 	seconds := int64(d / time.Second)
 	text := fmt.Sprintf("%02d:%02d:%02d", seconds/3600%24, seconds/60%60, seconds%60)
@@ -226,38 +255,37 @@ func clock(d time.Duration) string {
 	return "     " + text
 }
 
-// script returns the sequence as a kept story: the choices, and what happened as
-// comments.
+// script returns the sequence as a kept story: choices, and events as comments.
 func (p *tape) script() string {
 	var b strings.Builder
 	for _, l := range p.lines {
 		if l.text != "" {
 			fmt.Fprintf(&b, "# %s  %s\n", clock(l.at), strings.ReplaceAll(l.text, "\n", "\n# "))
 		} else {
-			fmt.Fprintf(&b, "%s = %s\n", l.what, l.word)
+			fmt.Fprintf(&b, "%s = %s\n", l.name, l.word)
 		}
 	}
 	return b.String()
 }
 
-// readScript reads a kept story. It fails where the story speaks of something that
-// is not drawn any more: it would be a story about nothing.
+// readScript reads a kept story. An unknown choice or word is an error: the story
+// would not replay its sequence.
 func readScript(text string) (kept []line, err error) {
 	for n, l := range strings.Split(text, "\n") {
 		if l == "" || strings.HasPrefix(l, "#") {
 			continue
 		}
-		what, word, ok := strings.Cut(l, " = ")
-		words, known := vocabulary[what]
+		name, word, ok := strings.Cut(l, " = ")
+		words, known := vocabulary[name]
 		switch {
 		case !ok:
 			return nil, fmt.Errorf("line %d is no choice: %q", n+1, l)
 		case !known:
-			return nil, fmt.Errorf("line %d: nothing is drawn as %q any more", n+1, what)
+			return nil, fmt.Errorf("line %d: unknown choice %q", n+1, name)
 		case words != nil && !slices.Contains(words, word):
-			return nil, fmt.Errorf("line %d: %q is not drawn as %q any more, but one of %q", n+1, word, what, words)
+			return nil, fmt.Errorf("line %d: unknown word %q of choice %q; known: %q", n+1, word, name, words)
 		}
-		kept = append(kept, line{what: what, word: word})
+		kept = append(kept, line{name: name, word: word})
 	}
 	return kept, nil
 }

@@ -19,29 +19,28 @@ import (
 
 var (
 	errCrashed = errors.New("the instance has crashed")
-	errLost    = errors.New("the store cannot be reached")
+	errLost    = errors.New("the store is unreachable")
 	errAborted = errors.New("the transaction was aborted")
 )
 
 var (
-	skews = oneOf("clock of an instance", 0, MaxSkew, -MaxSkew, 2*time.Second, -1500*time.Millisecond)
-	setUp = weighted("configuration of an instance", 20, asItShouldBe, 1, withoutABank, 1, withAnotherDefault)
+	clockOffsets   = oneOf("clock offset", 0, MaxSkew, -MaxSkew, 2*time.Second, -1500*time.Millisecond)
+	configurations = weighted("configuration", 20, correct, 1, withoutBank, 1, defaultEUR)
 )
 
 const (
-	asItShouldBe       = "as it should be"
-	withoutABank       = "without a bank"
-	withAnotherDefault = "with EUR as the default currency"
+	correct     = "correct"
+	withoutBank = "without a bank"
+	defaultEUR  = "with the default currency EUR"
 )
 
-// instance is one life of an instance of the program: it begins anywhere, and ends
-// by a crash or by being stopped.
+// instance is one instance of the program, from its start to its crash or stop.
 type instance struct {
 	w        *world
-	n        int // counts the lives
-	skew     time.Duration
+	n        int          // from 1
+	offset   atomic.Int64 // of its clock, a time.Duration; its goroutines read it at any time
 	stopping bool
-	dead     atomic.Bool
+	crashed  atomic.Bool
 	active   int // activities that have not ended
 
 	service    *settle.Service
@@ -50,181 +49,157 @@ type instance struct {
 
 // start starts an instance.
 func (w *world) start() *instance {
-	w.lives++
-	p := &instance{w: w, n: w.lives, skew: draw(w, skews)}
-	setup := draw(w, setUp)
+	w.started++
+	p := &instance{w: w, n: w.started}
+	p.setClock(draw(w, clockOffsets))
+	configuration := draw(w, configurations)
 	id := func() string { return strconv.FormatInt(w.ids.Add(1), 10) }
 	banking := &transfer.Stepper{Store: p, Bank: p, Policy: w.policy, NewID: id, Now: p.now, Log: slog.New(panicHandler{w: w})}
 	margin := banking.Longest()
-	if setup == withoutABank {
+	if configuration == withoutBank {
 		banking = nil
 	}
 	currency := "USD"
-	if setup == withAnotherDefault {
+	if configuration == defaultEUR {
 		currency = "EUR"
 	}
 	p.service = &settle.Service{Store: p, Banking: banking, DefaultCurrency: currency, NewID: id, Now: p.now}
 	p.reconciler = &transfer.Reconciler{Store: p, Banking: banking, Now: p.now, Limit: 4, Concurrency: 2, Margin: margin}
 	w.instances = append(w.instances, p)
-	w.tell("%s starts%s, its clock is %s", p, unusual(setup, asItShouldBe), ahead(p.skew))
-	w.seen["instance "+setup]++
+	w.tell("%s starts, configuration %s, clock offset %v", p, configuration, p.clockOffset())
+	w.seen["instance "+configuration]++
 	w.seen[fmt.Sprintf("%d instances", len(w.instances))]++
 	return p
 }
 
-// unusual returns the word, after a space, unless it is the usual one.
-func unusual(word, usual string) string {
-	if word == usual {
-		return ""
-	}
-	return " " + word
-}
-
-func ahead(skew time.Duration) string {
-	switch {
-	case skew > 0:
-		return fmt.Sprintf("%v ahead", skew)
-	case skew < 0:
-		return fmt.Sprintf("%v behind", -skew)
-	}
-	return "right"
-}
-
-// String returns the instance as a story calls it.
+// String returns the instance's name in stories.
 func (p *instance) String() string { return "instance " + strconv.Itoa(p.n) }
 
-func (p *instance) now() time.Time { return time.Now().Add(p.skew) }
+func (p *instance) setClock(offset time.Duration) { p.offset.Store(int64(offset)) }
 
-// call is a call of Store or Bank that is parked.
+func (p *instance) clockOffset() time.Duration { return time.Duration(p.offset.Load()) }
+
+func (p *instance) now() time.Time { return time.Now().Add(p.clockOffset()) }
+
+// call is a parked call of Store or Bank.
 type call struct {
 	by       *instance
-	what     string
+	kind     string
 	id       string    // settlement ID
-	delivery *delivery // that it belongs to, if to any
-	// half tells that the call has had its effect, and waits for the answer.
-	half bool
-	// record tells that the call is to record what the bank has just said.
-	record bool
+	delivery *delivery // nil for a call of the reconciler
+	// done says that the call has had its effect, and its answer is pending.
+	done bool
+	// recordsAnswer says that the call records the latest answer of the bank.
+	recordsAnswer bool
 
 	ctx   context.Context                 //nolint:containedctx // the parked call's own
-	op    func(ctx context.Context) error // of a store
-	abort func(ctx context.Context)       // runs what op runs, and changes nothing; nil where it runs nothing of ours
-	err   error                           // what op said
+	op    func(ctx context.Context) error // runs a call of the store; nil for the bank
+	abort func(ctx context.Context)       // runs op without an effect; nil where op calls none of our code
+	err   error                           // of op
 
-	send    transfer.SendRequest // of a bank
-	limit   time.Time            // the end of its time
-	class   transfer.SendClass
-	reading transfer.StatusReading
-	wait    time.Duration // the bank's Retry-After
+	send       transfer.SendRequest // to the bank
+	deadline   time.Time
+	class      transfer.SendClass
+	reading    transfer.StatusReading
+	retryAfter time.Duration
 
-	answer chan struct{}
+	answered chan struct{}
 }
 
-// name names the call by what it is about, whoever makes it.
-func (c *call) name() string { return strings.TrimSpace(c.what + " " + c.id) }
+// name names the call in the choices of stories.
+func (c *call) name() string { return strings.TrimSpace(c.kind + " " + c.id) }
 
-// String returns the call as a story tells it.
+// String names the call in the events of stories.
 func (c *call) String() string {
 	text := map[string]string{
 		"settle": "the transaction that settles ", "change": "the transaction that claims ", "quarantine": "the transaction that quarantines",
-		"due": "the list of what is due", "backlog": "the look at the backlog", "send": "the send for ", "status": "the question about ",
-	}[c.what]
-	if c.record {
+		"due": "the list of due instructions", "backlog": "the read of the backlog", "send": "the send for ", "status": "the status request for ",
+	}[c.kind]
+	if c.recordsAnswer {
 		text = "the transaction that records the answer about "
 	}
 	return fmt.Sprintf("%s: %s%s", c.by, text, c.id)
 }
 
-// park parks the call until it is answered. It fails where the instance has
-// crashed by then.
+// park parks the call until it is answered. It fails if the instance has crashed.
 func (p *instance) park(ctx context.Context, c *call) error {
-	c.by, c.ctx, c.answer = p, ctx, make(chan struct{})
+	c.by, c.ctx, c.answered = p, ctx, make(chan struct{})
 	c.delivery, _ = ctx.Value(deliveryKey{}).(*delivery)
 	p.w.mu.Lock()
-	if p.dead.Load() {
+	if p.crashed.Load() {
 		p.w.mu.Unlock()
 		return errCrashed
 	}
-	p.w.arrived = append(p.w.arrived, c)
+	p.w.parked = append(p.w.parked, c)
 	p.w.mu.Unlock()
-	<-c.answer
-	if p.dead.Load() {
+	<-c.answered
+	if p.crashed.Load() {
 		return errCrashed
 	}
 	return nil
 }
 
-func (p *instance) commit(ctx context.Context, c *call) error {
-	if err := p.park(ctx, c); err != nil {
+// callStore parks a call of the store until the sequence runs op and answers.
+func callStore[T any](ctx context.Context, p *instance, c *call, op func(ctx context.Context) (T, error)) (T, error) {
+	var result T
+	c.op = func(ctx context.Context) (err error) {
+		result, err = op(ctx)
 		return err
 	}
-	return c.err
+	err := p.park(ctx, c)
+	if err == nil {
+		err = c.err
+	}
+	if err != nil {
+		return *new(T), err
+	}
+	return result, nil
 }
 
 // Settle implements settle.Store.
 func (p *instance) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
-	var r settle.Result
-	err := p.commit(ctx, &call{what: "settle", id: s.Payout.SettlementID, op: func(ctx context.Context) (err error) {
-		r, err = p.w.store.Settle(ctx, s)
+	return callStore(ctx, p, &call{kind: "settle", id: s.Payout.SettlementID}, func(ctx context.Context) (settle.Result, error) {
+		r, err := p.w.store.Settle(ctx, s)
 		p.w.oracle.settled(s, r, err)
-		return err
-	}})
-	if err != nil {
-		return settle.Result{}, err
-	}
-	return r, nil
+		return r, err
+	})
 }
 
 // Quarantine implements settle.Store.
 func (p *instance) Quarantine(ctx context.Context, q settle.Quarantined) error {
-	return p.commit(ctx, &call{what: "quarantine", op: func(ctx context.Context) error {
+	_, err := callStore(ctx, p, &call{kind: "quarantine"}, func(ctx context.Context) (struct{}, error) {
 		err := p.w.store.Quarantine(ctx, q)
 		p.w.oracle.quarantined(q, err)
-		return err
-	}})
-}
-
-// Change implements settle.Store.
-func (p *instance) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
-	var change transfer.Change
-	err := p.commit(ctx, &call{
-		what: "change", id: id,
-		op: func(ctx context.Context) (err error) {
-			change, err = p.w.store.Change(ctx, id, decide)
-			if err == nil && change.Write {
-				p.w.oracle.changed(id, change)
-			}
-			return err
-		},
-		abort: func(ctx context.Context) {
-			_, _ = p.w.store.Change(ctx, id, func(in transfer.Instruction) (transfer.Change, error) {
-				_, _ = decide(in)
-				return transfer.Change{}, errAborted
-			})
-		},
+		return struct{}{}, err
 	})
-	if err != nil {
-		return transfer.Change{}, err
+	return err
+}
+
+// Change implements transfer.Store.
+func (p *instance) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
+	abort := func(ctx context.Context) {
+		_, _ = p.w.store.Change(ctx, id, func(in transfer.Instruction) (transfer.Change, error) {
+			_, _ = decide(in)
+			return transfer.Change{}, errAborted
+		})
 	}
-	return change, nil
+	return callStore(ctx, p, &call{kind: "change", id: id, abort: abort}, func(ctx context.Context) (transfer.Change, error) {
+		change, err := p.w.store.Change(ctx, id, decide)
+		if err == nil && change.Write {
+			p.w.oracle.changed(id, change)
+		}
+		return change, err
+	})
 }
 
-// Due implements settle.Store.
-func (p *instance) Due(ctx context.Context, now time.Time, limit int) (ids []string, err error) {
-	err = p.commit(ctx, &call{what: "due", op: func(ctx context.Context) (err error) {
-		ids, err = p.w.store.Due(ctx, now, limit)
-		return err
-	}})
-	return ids, err
+// Due implements transfer.Store.
+func (p *instance) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
+	return callStore(ctx, p, &call{kind: "due"}, func(ctx context.Context) ([]string, error) { return p.w.store.Due(ctx, now, limit) })
 }
 
-// Backlog implements settle.Store.
-func (p *instance) Backlog(ctx context.Context) (b transfer.Backlog, err error) {
-	err = p.commit(ctx, &call{what: "backlog", op: func(ctx context.Context) (err error) {
-		b, err = p.w.store.Backlog(ctx)
-		return err
-	}})
-	return b, err
+// Backlog implements transfer.Store.
+func (p *instance) Backlog(ctx context.Context) (transfer.Backlog, error) {
+	return callStore(ctx, p, &call{kind: "backlog"}, p.w.store.Backlog)
 }
 
 // Compose implements transfer.Bank.
@@ -234,35 +209,26 @@ func (p *instance) Compose(pay payout.Payout, key uuid.UUID) ([]byte, error) {
 
 // Send implements transfer.Bank.
 func (p *instance) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
-	c := &call{what: "send", id: settlementOf(r.Body), send: r, limit: time.Now().Add(p.w.policy.SendTimeout)}
+	id, _, _ := strings.Cut(string(r.Body), " ")
+	c := &call{kind: "send", id: id, send: r, deadline: time.Now().Add(p.w.policy.SendTimeout)}
 	if p.park(ctx, c) != nil {
 		return transfer.SendResult{}
 	}
-	return transfer.SendResult{Class: c.class, Answer: transfer.BankAnswer{RetryAfter: c.wait}}
+	return transfer.SendResult{Class: c.class, Answer: transfer.BankAnswer{RetryAfter: c.retryAfter}}
 }
 
 // Status implements transfer.Bank.
 func (p *instance) Status(ctx context.Context, r transfer.StatusRequest) transfer.StatusResult {
-	id := p.w.oracle.settlement(r.Key)
-	c := &call{what: "status", id: id, send: transfer.SendRequest{Transfer: r.Transfer}, limit: time.Now().Add(p.w.policy.StatusTimeout)}
+	id := p.w.oracle.keys[r.Key]
+	c := &call{kind: "status", id: id, send: transfer.SendRequest{Transfer: r.Transfer}, deadline: time.Now().Add(p.w.policy.StatusTimeout)}
 	if p.park(ctx, c) != nil {
 		return transfer.StatusResult{}
 	}
-	return transfer.StatusResult{Reading: c.reading, Answer: transfer.BankAnswer{RetryAfter: c.wait}}
+	return transfer.StatusResult{Reading: c.reading, Answer: transfer.BankAnswer{RetryAfter: c.retryAfter}}
 }
 
-// settlementOf reads the settlement ID from a body, whatever else is in it.
-func settlementOf(body []byte) string {
-	for i, c := range body {
-		if c == ' ' {
-			return string(body[:i])
-		}
-	}
-	return ""
-}
-
-// panicHandler passes over the log but for the panics that the reconciler has
-// outlived.
+// panicHandler handles the log record of a panic that the reconciler recovered from,
+// and drops all others.
 type panicHandler struct {
 	slog.Handler
 	w *world

@@ -19,31 +19,31 @@ import (
 )
 
 var (
-	seedFlag = flag.Uint64("sim.seed", 0, "sim: the first seed; 0 for one that is drawn")
-	seconds  = flag.Int("sim.seconds", 0, "sim: how long to draw sequences; 0 for one sequence where -sim.seed is given, and for a fixed number otherwise")
+	seedFlag = flag.Uint64("sim.seed", 0, "sim: the first seed; 0 draws one")
+	seconds  = flag.Int("sim.seconds", 0, "sim: the time in seconds to draw sequences; 0 draws one sequence with -sim.seed, and a fixed number without")
 )
 
 const (
-	// sequences is how many are drawn by an ordinary run of the tests.
+	// sequences is the number of sequences in an ordinary test run.
 	sequences = 4000
-	// stepsEach is how many steps a sequence has on average.
+	// stepsEach is the average number of steps of a sequence.
 	stepsEach = 80
-	// workers draw at the same time.
+	// workers is the number of concurrent sequences.
 	workers = 2
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // the sequences are small and many
+	debug.SetGCPercent(400) // sequences are short-lived, and memory is small
 	os.Exit(m.Run())
 }
 
-// TestSequences draws sequences, each from a seed of its own, and fails at the
-// first that breaks a promise, shrunk.
+// TestSequences runs sequences, each from its own seed, and shrinks the first that
+// breaks a promise.
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	first := *seedFlag
 	if first == 0 {
-		first = 1 + rand.Uint64N(1<<40) // few enough digits to type
+		first = 1 + rand.Uint64N(1<<40) // few digits
 	}
 	most := uint64(sequences)
 	switch {
@@ -59,7 +59,7 @@ func TestSequences(t *testing.T) {
 	if *seconds > 0 {
 		d.until = began.Add(time.Duration(*seconds) * time.Second)
 	}
-	t.Run("draw", func(t *testing.T) { // ends when its parallel parts have ended
+	t.Run("draw", func(t *testing.T) { // ends after its parallel subtests
 		for worker := range workers {
 			t.Run(strconv.Itoa(worker+1), func(t *testing.T) {
 				t.Parallel()
@@ -74,14 +74,13 @@ func TestSequences(t *testing.T) {
 // drawer hands out seeds.
 type drawer struct {
 	first, most uint64
-	until       time.Time // zero: for as long as it takes
+	until       time.Time // zero: without a limit
 	next        atomic.Uint64
 	failing     atomic.Bool
 	total       tally
 }
 
-// work plays sequences until there are no more, or one breaks a promise. The first
-// that does is shrunk.
+// work runs sequences until there are no more, or one breaks a promise.
 func (d *drawer) work(t *testing.T) {
 	for !d.failing.Load() && (d.until.IsZero() || time.Now().Before(d.until)) {
 		n := d.next.Add(1) - 1
@@ -93,19 +92,19 @@ func (d *drawer) work(t *testing.T) {
 		switch {
 		case r.broken == nil:
 		case d.failing.Swap(true):
-			t.Errorf("seed %d breaks a promise too", d.first+n)
+			t.Errorf("seed %d also breaks a promise", d.first+n)
 		default:
 			report(t, d.first+n, shortest(t, r, time.Now().Add(time.Minute)))
 		}
 	}
 }
 
-// TestKept plays the stories of all sequences that ever broke a promise.
+// TestKept replays the stories of all sequences that ever broke a promise.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join(stories, "*.story"))
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no stories are kept in %s: %v", stories, err)
+		t.Fatalf("no stories in %s: %v", stories, err)
 	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".story"), func(t *testing.T) {
@@ -115,28 +114,27 @@ func TestKept(t *testing.T) {
 			}
 			kept, err := readScript(string(text))
 			if err != nil {
-				t.Fatalf("%s tells of what does not happen any more: %v", file, err)
+				t.Fatalf("read %s: %v", file, err)
 			}
-			if r := play(t, &tape{kept: kept, telling: true}); r.broken != nil {
-				t.Errorf("A promise is broken, as it was before.\n\n%s\n\nThis is how (time is virtual):\n\n%s\nWhat there is then:\n\n%s",
-					r.broken.text, r.tape.story(), r.ending)
+			if r := play(t, &tape{kept: kept, recording: true}); r.broken != nil {
+				t.Errorf("A promise is broken again.\n\n%s\n\nEvents (virtual time):\n\n%s\nFinal state:\n\n%s",
+					r.broken.text, r.tape.story(), r.finalState)
 			}
 		})
 	}
 }
 
-// TestOneSeedOneHistory plays sequences twice, on one processor and on all, and
-// wants the same choices, the same events and the same state in the end, byte for
-// byte.
+// TestOneSeedOneHistory runs sequences twice, on one processor and on all. Choices,
+// events and final state must be equal, byte for byte.
 func TestOneSeedOneHistory(t *testing.T) { //nolint:paralleltest // sets the number of processors
 	first, length := 1+rand.Uint64N(1<<40), 0
 	for seed := first; seed < first+20; seed++ {
 		before := runtime.GOMAXPROCS(1)
-		once := playTold(t, seed, nil)
+		once := playRecorded(t, seed, nil)
 		runtime.GOMAXPROCS(before)
-		twice := playTold(t, seed, nil)
+		twice := playRecorded(t, seed, nil)
 		if once.history() != twice.history() {
-			t.Fatalf("seed %d: another history the second time (-once +twice):\n%s", seed, cmp.Diff(once.history(), twice.history()))
+			t.Fatalf("seed %d has two histories (-first +second):\n%s", seed, cmp.Diff(once.history(), twice.history()))
 		}
 		length += len(once.tape.story())
 	}
@@ -145,15 +143,14 @@ func TestOneSeedOneHistory(t *testing.T) { //nolint:paralleltest // sets the num
 	}
 }
 
-// playTold plays the sequence of a seed and writes it down.
-func playTold(t *testing.T, seed uint64, also func(*world)) run {
+func playRecorded(t *testing.T, seed uint64, check func(*world)) run {
 	p := fromSeed(seed)
-	p.telling, p.also = true, also
+	p.recording, p.check = true, check
 	return play(t, p)
 }
 
-// history returns everything that has happened and what there is in the end. Owners
-// are left out: the two workers of a reconciler ask for their IDs at the same time.
+// history returns choices, events and final state, without owners: the two workers of
+// a reconciler draw their IDs concurrently.
 func (r run) history() string {
 	state := r.world.store.Snapshot()
 	for i := range state.Instructions {
@@ -163,5 +160,5 @@ func (r run) history() string {
 	if err != nil {
 		panic(err)
 	}
-	return r.tape.script() + r.ending + string(all)
+	return r.tape.script() + r.finalState + string(all)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,54 +14,76 @@ import (
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// kept is what the oracle knows about a row that counts deliveries: a conflict, or
-// a message in quarantine.
-type kept struct {
-	runs         int64 // of the store, by which it can have been counted
-	acknowledged map[*delivery]bool
-	conflict     *spannerstore.ConflictRow // as first seen
-	quarantined  *spannerstore.QuarantineRow
+// countedRow is a row that counts deliveries: a conflict or a quarantined message.
+type countedRow struct {
+	messageID  string
+	data       []byte
+	fields     []string // of a conflict
+	firstSeen  time.Time
+	deliveries int64
 }
 
-func (h *history) conflict(hash payout.Hash) *kept {
+// counted is the required state of a counted row.
+type counted struct {
+	recorded     int64 // calls of the store that recorded it
+	acknowledged map[*delivery]bool
+	first        *countedRow // at first sight
+}
+
+// checkRow checks that the row persists unchanged, except for a count that fits.
+func (o *oracle) checkRow(required *counted, id string, row countedRow) {
+	if required.first == nil {
+		required.first = &row
+	}
+	first, n := required.first, row.deliveries
+	if row.messageID != first.messageID || !bytes.Equal(row.data, first.data) || !slices.Equal(row.fields, first.fields) || !row.firstSeen.Equal(first.firstSeen) {
+		o.fail(id, "the row of message %s has changed (-first +now):\n%s", row.messageID, cmp.Diff(*first, row, cmp.AllowUnexported(row)))
+	}
+	if n > required.recorded || n < int64(len(required.acknowledged)) {
+		o.fail(id, "the row of message %s counts %d deliveries; %d were acknowledged, and the store recorded it %d times",
+			row.messageID, n, len(required.acknowledged), required.recorded)
+	}
+}
+
+func (h *history) conflict(hash payout.Hash) *counted {
 	if h.conflicts[hash] == nil {
-		h.conflicts[hash] = &kept{acknowledged: map[*delivery]bool{}}
+		h.conflicts[hash] = &counted{acknowledged: map[*delivery]bool{}}
 	}
 	return h.conflicts[hash]
 }
 
-// quarantined looks at a call of Quarantine that the store has carried out.
+// quarantined records a Quarantine call that the store carried out.
 func (o *oracle) quarantined(q settle.Quarantined, err error) {
 	if err != nil {
 		return
 	}
-	o.quarantineStale = true
+	o.quarantineChanged = true
 	id := q.Identity()
 	if o.quarantine[id] == nil {
-		o.quarantine[id] = &kept{acknowledged: map[*delivery]bool{}}
+		o.quarantine[id] = &counted{acknowledged: map[*delivery]bool{}}
 	}
-	o.quarantine[id].runs++
+	o.quarantine[id].recorded++
 }
 
-// refused looks at a delivery that was not answered 200: there has to be a reason.
-func (o *oracle) refused(d *delivery, err error) {
+// checkFailure checks that a fault explains a delivery without a 200.
+func (o *oracle) checkFailure(d *delivery, err error) {
 	o.w.seen["delivery failed"]++
-	leftWaiting := d.left && errors.Is(err, context.Canceled)
-	if !d.harmed && !leftWaiting {
-		o.fail(d.means.String(), "message %s is answered 500 and nothing was wrong: %v", d.push.Message.ID, err)
+	canceled := d.disconnected && errors.Is(err, context.Canceled)
+	if !d.faulted && !canceled {
+		o.fail(d.meaning.String(), "message %s is answered 500 without a fault: %v", d.push.Message.ID, err)
 	}
 }
 
-// acknowledged looks at a delivery that was answered 200: at that moment, what it
-// was answered for has to be in the store.
-func (o *oracle) acknowledged(d *delivery, r settle.Result) {
+// checkAcknowledgement checks that the store holds the effect of a delivery with a
+// 200.
+func (o *oracle) checkAcknowledgement(d *delivery, r settle.Result) {
 	o.w.seen["delivery "+r.Outcome.String()]++
-	if d.means.settlement == "" || r.Outcome == settle.OutcomeQuarantined {
-		o.keptInQuarantine(d, r)
+	if d.meaning.settlement == "" || r.Outcome == settle.OutcomeQuarantined {
+		o.checkQuarantined(d, r)
 		return
 	}
-	id := d.means.settlement
-	h, rows := o.of(id), o.rows(id)
+	id := d.meaning.settlement
+	h, rows := o.history(id), o.rows(id)
 	m := rows.Movement(id)
 	switch {
 	case r.SettlementID != id:
@@ -75,32 +98,32 @@ func (o *oracle) acknowledged(d *delivery, r settle.Result) {
 		o.fail(id, "answered %s without a receipt", r.Outcome)
 	}
 	if r.ReceiptExpired {
-		o.w.seen["delivery after the receipt has expired"]++
+		o.w.seen["delivery after the receipt expired"]++
 	}
-	o.asSettled(h, m)
-	o.outcomeFits(d, h, r)
+	o.checkContent(h, m)
+	o.checkOutcome(d, h, r)
 }
 
-// asSettled checks that the movement is of the payout that was settled first.
-func (o *oracle) asSettled(h *history, m *settle.Movement) {
-	is := content{m.AccountID, m.AmountCents, m.Currency, m.CreditorAccount, m.Reference}
+// checkContent checks that the movement has the content of the first settled message.
+func (o *oracle) checkContent(h *history, m *settle.Movement) {
+	got := content{m.AccountID, m.AmountCents, m.Currency, m.CreditorAccount, m.Reference}
 	want := *h.content
-	if want.currency == "" && (is.currency == "USD" || is.currency == "EUR") {
-		is.currency = "" // an instance's default
+	if want.currency == "" && (got.currency == "USD" || got.currency == "EUR") {
+		got.currency = "" // an instance's default
 	}
-	if is != want {
-		o.fail(h.id, "settled as %+v, and the message said %+v", is, want)
+	if got != want {
+		o.fail(h.id, "settled as %+v, and the message has %+v", got, want)
 	}
 }
 
-func (o *oracle) outcomeFits(d *delivery, h *history, r settle.Result) {
-	differing := h.content.differences(d.means.content)
+func (o *oracle) checkOutcome(d *delivery, h *history, r settle.Result) {
+	differing := h.content.differences(d.meaning.content)
 	switch {
 	case len(differing) > 0:
 		if r.Outcome != settle.OutcomeConflict || !slices.Equal(r.Fields, differing) {
-			o.fail(h.id, "answered %s about %v, and it differs from what was settled in %v", r.Outcome, r.Fields, differing)
+			o.fail(h.id, "answered %s about %v, and it differs from the settled payout in %v", r.Outcome, r.Fields, differing)
 		}
-		o.conflictKept(d, h, r)
+		o.checkConflict(d, h, r)
 	case r.Outcome == settle.OutcomeApplied:
 		h.applied++
 		receipt := o.rows(h.id).Receipt(h.id)
@@ -108,58 +131,44 @@ func (o *oracle) outcomeFits(d *delivery, h *history, r settle.Result) {
 		case h.applied > 1:
 			o.fail(h.id, "answered applied twice")
 		case receipt != nil && receipt.MessageID != d.push.Message.ID:
-			o.fail(h.id, "answered applied to message %s, and the receipt is of message %s", d.push.Message.ID, receipt.MessageID)
+			o.fail(h.id, "answered applied to message %s, and the receipt names message %s", d.push.Message.ID, receipt.MessageID)
 		}
 	case r.Outcome != settle.OutcomeDuplicate:
-		o.fail(h.id, "answered %s, and it is what was settled", r.Outcome)
+		o.fail(h.id, "answered %s for the settled payout", r.Outcome)
 	}
 }
 
-// conflictKept checks the row of a conflict that was answered.
-func (o *oracle) conflictKept(d *delivery, h *history, r settle.Result) {
-	known := h.conflict(r.PayloadHash)
-	known.acknowledged[d] = true
+// checkConflict checks the row of an answered conflict.
+func (o *oracle) checkConflict(d *delivery, h *history, r settle.Result) {
+	h.conflict(r.PayloadHash).acknowledged[d] = true
 	i := slices.IndexFunc(o.rows(h.id).Conflicts, func(c spannerstore.ConflictRow) bool { return c.PayloadHash == r.PayloadHash })
 	if i < 0 {
 		o.fail(h.id, "answered conflict, and none is recorded")
 	}
 	c := o.rows(h.id).Conflicts[i]
-	if first := o.w.producer.meanings[c.MessageID]; first.content != d.means.content || !bytes.Equal(first.data, c.Payload) || !slices.Equal(c.Fields, r.Fields) {
+	if first := o.w.producer.meanings[c.MessageID]; first.content != d.meaning.content || !bytes.Equal(first.data, c.Payload) || !slices.Equal(c.Fields, r.Fields) {
 		o.fail(h.id, "the conflict about %v is recorded about %v, with message %s: %s", r.Fields, c.Fields, c.MessageID, c.Payload)
 	}
 }
 
-// conflictsStay checks that conflicts never go, and are counted right.
-func (o *oracle) conflictsStay(h *history) {
-	found := 0
-	for _, c := range o.rows(h.id).Conflicts {
-		known := h.conflict(c.PayloadHash)
-		if known.conflict == nil {
-			known.conflict = &c
-		}
-		found++
-		switch first := known.conflict; {
-		case c.MessageID != first.MessageID || !bytes.Equal(c.Payload, first.Payload) || !c.FirstSeenAt.Equal(first.FirstSeenAt) || !slices.Equal(c.Fields, first.Fields):
-			o.fail(h.id, "a conflict has changed (-first +now):\n%s", cmp.Diff(*first, c))
-		case c.Deliveries > known.runs || c.Deliveries < int64(len(known.acknowledged)):
-			o.fail(h.id, "a conflict counts %d deliveries; %d were acknowledged, and the store recorded it %d times", c.Deliveries, len(known.acknowledged), known.runs)
-		}
+// checkConflicts checks that conflicts persist, with the right counts.
+func (o *oracle) checkConflicts(h *history) {
+	rows := o.rows(h.id).Conflicts
+	for _, c := range rows {
+		o.checkRow(h.conflict(c.PayloadHash), h.id, countedRow{c.MessageID, c.Payload, c.Fields, c.FirstSeenAt, c.Deliveries})
 	}
-	for _, known := range h.conflicts {
-		if known.conflict != nil {
-			found--
+	for hash, required := range h.conflicts {
+		if required.first != nil && !slices.ContainsFunc(rows, func(c spannerstore.ConflictRow) bool { return c.PayloadHash == hash }) {
+			o.fail(h.id, "a conflict is gone")
 		}
-	}
-	if found < 0 {
-		o.fail(h.id, "a conflict is gone")
 	}
 }
 
-// keptInQuarantine checks the row of a message that was answered as quarantined.
-func (o *oracle) keptInQuarantine(d *delivery, r settle.Result) {
-	means := d.means
-	if r.Outcome != settle.OutcomeQuarantined || r.Refusal == nil || r.Refusal.Reason != means.reason || r.Refusal.Member != means.member {
-		o.fail(means.String(), "answered %s (%v), and it should be quarantined as %q %s", r.Outcome, r.Refusal, means.reason, means.member)
+// checkQuarantined checks the row of a message that was answered quarantined.
+func (o *oracle) checkQuarantined(d *delivery, r settle.Result) {
+	want := d.meaning
+	if r.Outcome != settle.OutcomeQuarantined || r.Refusal == nil || r.Refusal.Reason != want.reason || r.Refusal.Member != want.member {
+		o.fail(want.String(), "answered %s (%v) instead of quarantined as %q %s", r.Outcome, r.Refusal, want.reason, want.member)
 	}
 	rows := 0
 	for _, q := range o.w.store.Snapshot().Quarantined {
@@ -167,95 +176,63 @@ func (o *oracle) keptInQuarantine(d *delivery, r settle.Result) {
 			continue
 		}
 		rows++
-		if whole := bytes.HasPrefix(q.Data, means.data); !whole || q.Reason != means.reason || q.Member != means.member {
-			o.fail(means.String(), "message %s is quarantined as %q %s: %q", q.MessageID, q.Reason, q.Member, q.Data)
+		if complete := bytes.HasPrefix(q.Data, want.data); !complete || q.Reason != want.reason || q.Member != want.member {
+			o.fail(want.String(), "message %s is quarantined as %q %s: %q", q.MessageID, q.Reason, q.Member, q.Data)
 		}
 		o.quarantine[q.Identity].acknowledged[d] = true
 	}
 	if rows != 1 {
-		o.fail(means.String(), "message %s is answered quarantined, and is there %d times", d.push.Message.ID, rows)
+		o.fail(want.String(), "message %s is answered quarantined, and has %d rows", d.push.Message.ID, rows)
 	}
 }
 
-// quarantineStays checks that messages in quarantine never go, and are counted
-// right.
-func (o *oracle) quarantineStays() {
-	if !o.quarantineStale {
+// checkQuarantine checks that quarantined messages persist, with the right counts.
+func (o *oracle) checkQuarantine() {
+	if !o.quarantineChanged {
 		return
 	}
-	o.quarantineStale = false
+	o.quarantineChanged = false
 	rows := o.w.store.Snapshot().Quarantined
 	if len(rows) != len(o.quarantine) {
-		o.w.fail("%d messages are in quarantine, and %d were put there", len(rows), len(o.quarantine))
+		o.w.fail("%d messages are in quarantine, and %d were quarantined", len(rows), len(o.quarantine))
 	}
 	for _, q := range rows {
-		known := o.quarantine[q.Identity]
-		if known.quarantined == nil {
-			known.quarantined = &q
-		}
-		switch first := known.quarantined; {
-		case q.MessageID != first.MessageID || !bytes.Equal(q.Data, first.Data) || !q.QuarantinedAt.Equal(first.QuarantinedAt):
-			o.w.fail("message %s in quarantine has changed (-first +now):\n%s", q.MessageID, cmp.Diff(*first, q))
-		case q.Deliveries > known.runs || q.Deliveries < int64(len(known.acknowledged)):
-			o.w.fail("message %s in quarantine counts %d deliveries; %d were acknowledged, and the store recorded it %d times",
-				q.MessageID, q.Deliveries, len(known.acknowledged), known.runs)
-		}
+		o.checkRow(o.quarantine[q.Identity], q.MessageID, countedRow{q.MessageID, q.Data, nil, q.QuarantinedAt, q.Deliveries})
 	}
 }
 
-// acked notes that Pub/Sub has heard of an acknowledgement.
-func (o *oracle) acked(d *delivery) { o.messages[d.push.Message] = true }
-
-// sought notes that a seek has taken it back.
-func (o *oracle) sought(m *Message) {
-	delete(o.messages, m)
-	o.w.seen["message sought back"]++
-}
-
-// deadLettered checks that what goes to the dead-letter topic was not settled and
-// acknowledged before.
-func (o *oracle) deadLettered(d *delivery) {
-	if o.messages[d.push.Message] {
-		o.fail(d.means.String(), "message %s is dead-lettered, and was acknowledged", d.push.Message.ID)
+// checkDeadLetter checks that a dead-lettered message was not acknowledged before.
+func (o *oracle) checkDeadLetter(d *delivery) {
+	if o.acked[d.push.Message] {
+		o.fail(d.meaning.String(), "message %s is dead-lettered, and was acknowledged", d.push.Message.ID)
 	}
 }
 
-// allSettled checks that every message that was published has its effect.
-func (o *oracle) allSettled() {
+// checkMessages checks that every published message has its effect.
+func (o *oracle) checkMessages() {
 	for _, m := range o.w.pubsub.Messages {
 		means := o.w.producer.meanings[m.ID]
 		switch {
 		case !m.Acked:
 			o.fail(means.String(), "message %s is not acknowledged in the end", m.ID)
 		case means.settlement != "":
-			o.hasEffect(m, means)
-		case !m.Dead: // its dead letter was published again, and is a message too
-			o.isQuarantined(m)
+			o.checkEffect(m, means)
+		case m.Dead: // its dead letter was published again, as a message of its own
+		case !slices.ContainsFunc(o.w.store.Snapshot().Quarantined, func(q spannerstore.QuarantineRow) bool { return q.MessageID == m.ID }):
+			o.w.fail("message %s is acknowledged, and is not in quarantine", m.ID)
 		}
 	}
 }
 
-func (o *oracle) isQuarantined(m *Message) {
-	for _, known := range o.quarantine {
-		if known.quarantined != nil && known.quarantined.MessageID == m.ID {
-			return
-		}
-	}
-	o.w.fail("message %s is acknowledged, and is not in quarantine", m.ID)
-}
-
-func (o *oracle) hasEffect(m *Message, means meaning) {
-	h := o.of(means.settlement)
+func (o *oracle) checkEffect(m *Message, means meaning) {
+	h := o.history(means.settlement)
 	if h.content == nil || h.movement == nil {
-		o.fail(h.id, "message %s is acknowledged, and nothing was settled", m.ID)
+		o.fail(h.id, "message %s is acknowledged, and the payout is not settled", m.ID)
 	}
-	if len(h.content.differences(means.content)) == 0 {
-		return
+	recorded := slices.ContainsFunc(o.rows(h.id).Conflicts, func(c spannerstore.ConflictRow) bool {
+		return o.w.producer.meanings[c.MessageID].content == means.content
+	})
+	if len(h.content.differences(means.content)) > 0 && !recorded {
+		o.fail(h.id, "message %s is acknowledged, differs from the settled payout, and no conflict is recorded", m.ID)
 	}
-	for _, c := range o.rows(h.id).Conflicts {
-		if o.w.producer.meanings[c.MessageID].content == means.content {
-			return
-		}
-	}
-	o.fail(h.id, "message %s is acknowledged, and says something else than was settled, and no conflict is recorded", m.ID)
 }

@@ -14,53 +14,52 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// oracle watches everything that a sequence does and fails it at the first step
-// that breaks a promise. It knows what the store must hold from what it saw go in.
+// oracle fails a sequence at the first step that breaks a promise. It derives the
+// required state from the calls that the store carried out, not from the code under
+// test.
 type oracle struct {
-	w       *world
-	ids     []string // settlement IDs, in the order in which they came up
-	byID    map[string]*history
-	keys    map[uuid.UUID]string
-	changes []*history // since the last check
+	w         *world
+	ids       []string // settlement IDs in the order of their first use
+	byID      map[string]*history
+	keys      map[uuid.UUID]string
+	unchecked []*history // since the last check
 
-	quarantine      map[string]*kept // by identity
-	quarantineStale bool
-	messages        map[*Message]bool // acknowledged, and not sought since
+	quarantine        map[string]*counted // by identity
+	quarantineChanged bool
+	acked             map[*Message]bool // acknowledged since the last seek
 }
 
-// history is what the oracle knows about one settlement.
+// history is the required state of one settlement.
 type history struct {
 	id      string
 	rows    audit.Snapshot
-	stale   bool // rows are to be read again
-	changed bool // and to be checked
+	stale   bool // rows must be read again
+	changed bool // rows must be checked
 
-	content   *content         // as settled first
-	movement  *settle.Movement // as first seen
+	content   *content         // of the first settled message
+	movement  *settle.Movement // at first sight
 	expired   bool             // the receipt
 	created   *transfer.Instruction
-	version   int64 // of the latest event that was checked
-	applied   int   // deliveries that were told so
-	conflicts map[payout.Hash]*kept
+	version   int64 // of the latest checked event
+	applied   int   // deliveries answered applied
+	conflicts map[payout.Hash]*counted
 	bankHistory
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, byID: map[string]*history{}, keys: map[uuid.UUID]string{}, quarantine: map[string]*kept{}, messages: map[*Message]bool{}}
+	return &oracle{w: w, byID: map[string]*history{}, keys: map[uuid.UUID]string{}, quarantine: map[string]*counted{}, acked: map[*Message]bool{}}
 }
 
-func (o *oracle) of(id string) *history {
+func (o *oracle) history(id string) *history {
 	h := o.byID[id]
 	if h == nil {
-		h = &history{id: id, conflicts: map[payout.Hash]*kept{}}
+		h = &history{id: id, conflicts: map[payout.Hash]*counted{}}
 		o.byID[id] = h
 		o.ids = append(o.ids, id)
 		o.keys[transfer.InstructionKey(id)] = id
 	}
 	return h
 }
-
-func (o *oracle) settlement(key uuid.UUID) string { return o.keys[key] }
 
 func (o *oracle) fail(id, format string, args ...any) {
 	for i, arg := range args {
@@ -71,7 +70,7 @@ func (o *oracle) fail(id, format string, args ...any) {
 	o.w.fail("%s: "+format, append([]any{id}, args...)...)
 }
 
-// clock shows a time as a story does.
+// clock formats a time as stories do.
 func (o *oracle) clock(at time.Time) string {
 	if at.IsZero() {
 		return "never"
@@ -79,27 +78,27 @@ func (o *oracle) clock(at time.Time) string {
 	return clock(at.Sub(o.w.began))
 }
 
-// touch notes that what is stored under a settlement ID may have changed.
-func (o *oracle) touch(id string) *history {
-	h := o.of(id)
+// markChanged marks the rows of a settlement ID for reading and checking.
+func (o *oracle) markChanged(id string) *history {
+	h := o.history(id)
 	h.stale = true
 	if !h.changed {
 		h.changed = true
-		o.changes = append(o.changes, h)
+		o.unchecked = append(o.unchecked, h)
 	}
 	return h
 }
 
-// rows returns what is stored under a settlement ID now.
+// rows returns the present rows of a settlement ID.
 func (o *oracle) rows(id string) audit.Snapshot {
-	h := o.of(id)
+	h := o.history(id)
 	if h.stale {
 		h.rows, h.stale = o.w.store.SnapshotOf(id), false
 	}
 	return h.rows
 }
 
-// instruction returns what is stored now.
+// instruction returns the present instruction of a settlement ID.
 func (o *oracle) instruction(id string) transfer.Instruction {
 	if in := o.rows(id).Instructions; len(in) > 0 {
 		return in[0]
@@ -107,16 +106,16 @@ func (o *oracle) instruction(id string) transfer.Instruction {
 	return transfer.Instruction{}
 }
 
-// settled looks at a call of Settle that the store has carried out.
+// settled records a Settle call that the store carried out.
 func (o *oracle) settled(s settle.Settlement, r settle.Result, err error) {
 	if err != nil {
 		return
 	}
 	id := s.Payout.SettlementID
-	h := o.touch(id)
+	h := o.markChanged(id)
 	switch {
 	case r.Outcome == settle.OutcomeConflict:
-		h.conflict(r.PayloadHash).runs++
+		h.conflict(r.PayloadHash).recorded++
 	case h.content == nil:
 		means := o.w.producer.meanings[s.Message.ID]
 		h.content = &means.content
@@ -126,31 +125,33 @@ func (o *oracle) settled(s settle.Settlement, r settle.Result, err error) {
 	}
 }
 
-// expired notes that the receipt was deleted.
-func (o *oracle) expired(id string) { o.touch(id).expired = true }
-
-// check looks at everything that may have changed.
+// check checks the rows that may have changed, and the bank's ledger.
 func (o *oracle) check() {
-	for _, h := range o.changes {
+	for _, h := range o.unchecked {
 		rows := o.rows(h.id)
-		if found := rows.Violations(h.expired); found != nil {
-			o.w.fail("what is stored is wrong: %s", strings.Join(found, "\n"))
-		}
-		o.movementStays(h, rows.Movement(h.id))
-		o.conflictsStay(h)
-		o.events(h)
+		o.checkRules(rows, h.expired)
+		o.checkMovement(h, rows.Movement(h.id))
+		o.checkConflicts(h)
+		o.checkEvents(h)
 		for _, in := range rows.Instructions {
-			o.instructionStays(h, in)
+			o.checkInstruction(h, in)
 		}
 		h.changed = false
 	}
-	o.changes = o.changes[:0]
-	o.quarantineStays()
-	o.ledger(time.Now())
+	o.unchecked = o.unchecked[:0]
+	o.checkQuarantine()
+	o.checkBank(time.Now())
 }
 
-// movementStays checks that a movement never changes and never goes.
-func (o *oracle) movementStays(h *history, m *settle.Movement) {
+// checkRules checks the rules of internal/audit.
+func (o *oracle) checkRules(rows audit.Snapshot, receiptsExpired bool) {
+	if found := rows.Violations(receiptsExpired); found != nil {
+		o.w.fail("the rows break a rule: %s", strings.Join(found, "\n"))
+	}
+}
+
+// checkMovement checks that a movement persists unchanged.
+func (o *oracle) checkMovement(h *history, m *settle.Movement) {
 	if h.movement == nil {
 		h.movement = m
 	}
@@ -162,28 +163,27 @@ func (o *oracle) movementStays(h *history, m *settle.Movement) {
 	}
 }
 
-// whole checks the state as a whole, and that nothing of it was overlooked.
-func (o *oracle) whole() {
+// checkAllRows checks the rows of all settlements together, and that none of them
+// escaped check.
+func (o *oracle) checkAllRows() {
 	all, expired := o.w.store.Snapshot(), false
 	for _, id := range o.ids {
-		expired = expired || o.of(id).expired
+		expired = expired || o.history(id).expired
 	}
-	if found := all.Violations(expired); found != nil {
-		o.w.fail("what is stored is wrong: %s", strings.Join(found, "\n"))
-	}
+	o.checkRules(all, expired)
 	for _, m := range all.Movements {
-		if h := o.of(m.SettlementID); h.movement == nil || *h.movement != m {
-			o.fail(m.SettlementID, "a movement that no step has made: %+v", m)
+		if h := o.history(m.SettlementID); h.movement == nil || *h.movement != m {
+			o.fail(m.SettlementID, "an unchecked movement: %+v", m)
 		}
 	}
 	for _, in := range all.Instructions {
 		if seen := o.instruction(in.SettlementID); seen.Version != in.Version || seen.State != in.State || seen.Sends != in.Sends {
-			o.fail(in.SettlementID, "an instruction that no step has made: %+v", in)
+			o.fail(in.SettlementID, "an unchecked instruction: %+v", in)
 		}
 	}
 }
 
-// effects returns what has been done to the ledger and at the bank.
+// effects lists the effects in the ledger and at the bank.
 func (o *oracle) effects() string {
 	var b strings.Builder
 	for _, id := range o.ids {
@@ -193,35 +193,35 @@ func (o *oracle) effects() string {
 	return b.String()
 }
 
-// ending tells what there is in the end about the settlements that came up, for
-// the story of a broken promise.
-func (o *oracle) ending() string {
+// finalState lists the rows and the bank's entries for the report of a broken promise.
+func (o *oracle) finalState() string {
 	var b strings.Builder
-	at := o.clock
+	add := func(at time.Time, format string, args ...any) {
+		fmt.Fprintf(&b, "%s  %s\n", o.clock(at), strings.TrimRight(fmt.Sprintf(format, args...), ": "))
+	}
 	for _, id := range o.ids {
 		rows := o.w.store.SnapshotOf(id)
 		for _, m := range rows.Movements {
-			fmt.Fprintf(&b, "%s  %s is settled: %d %s to %q\n", at(m.RecordedAt), id, m.AmountCents, m.Currency, m.CreditorAccount)
+			add(m.RecordedAt, "%s is settled: %d %s to %q", id, m.AmountCents, m.Currency, m.CreditorAccount)
 		}
 		for _, c := range rows.Conflicts {
-			fmt.Fprintf(&b, "%s  conflict about %v, message %s, delivered %d times\n", at(c.FirstSeenAt), c.Fields, c.MessageID, c.Deliveries)
+			add(c.FirstSeenAt, "conflict about %v, message %s, delivered %d times", c.Fields, c.MessageID, c.Deliveries)
 		}
 		for _, e := range rows.Events {
-			text := fmt.Sprintf("instruction %s, %s: %s", e.Event.To, e.Event.Cause, e.Event.Detail)
-			fmt.Fprintf(&b, "%s  %s\n", at(e.RecordedAt), strings.TrimSuffix(text, ": "))
+			add(e.RecordedAt, "instruction %s, %s: %s", e.Event.To, e.Event.Cause, e.Event.Detail)
 		}
 		for _, in := range rows.Instructions {
-			fmt.Fprintf(&b, "%s  is the end of sending; %d sends are counted\n", at(in.ResendNotAfter), in.Sends)
+			add(in.ResendNotAfter, "resend_not_after; %d sends are counted", in.Sends)
 		}
 		for _, r := range rows.Reversals {
-			fmt.Fprintf(&b, "%s  reversed: %s\n", at(r.RecordedAt), r.Reason)
+			add(r.RecordedAt, "reversed: %s", r.Reason)
 		}
 		for _, e := range o.w.bank.Entries[id] {
-			fmt.Fprintf(&b, "%s  the transfer arrived at the bank; it is %s\n", at(e.Arrived), e.Word(time.Now()))
+			add(e.Arrived, "the transfer arrived at the bank; it is %s", e.Status(time.Now()))
 		}
 	}
 	for _, q := range o.w.store.Snapshot().Quarantined {
-		fmt.Fprintf(&b, "%s  message %s in quarantine: %s, delivered %d times\n", at(q.QuarantinedAt), q.MessageID, strings.TrimSpace(string(q.Reason)+" "+q.Member), q.Deliveries)
+		add(q.QuarantinedAt, "message %s in quarantine: %s %s, delivered %d times", q.MessageID, q.Reason, q.Member, q.Deliveries)
 	}
 	return b.String()
 }

@@ -6,21 +6,20 @@ import (
 	"time"
 )
 
-// PubSub is a topic with one push subscription and its dead-letter topic, as
-// Pub/Sub promises them: a message is delivered until a push of it is answered
-// 200 in time and that answer arrives, in any order, at any time, and more often
-// than that whenever Pub/Sub likes. It knows no clock, and it draws nothing: what
-// happens next is the caller's choice. It is not safe for concurrent use.
+// PubSub is a model of a topic with one push subscription and a dead-letter topic.
+// As Pub/Sub does, it delivers a message at least once, in any order and at any
+// time, until it receives a 200 before the ack deadline. It has no clock and draws
+// nothing: callers decide. It is not safe for concurrent use.
 type PubSub struct {
-	// AckDeadline is how long a push waits for its answer.
+	// AckDeadline is the time within which a push must be answered.
 	AckDeadline time.Duration
-	// MaxAttempts is how many pushes a message gets before it is dead-lettered.
+	// MaxAttempts is the number of pushes before a message is dead-lettered.
 	MaxAttempts int
-	// MinBackoff and MaxBackoff bound the wait before a message is pushed again; it
+	// MinBackoff and MaxBackoff bound the time between two pushes of a message; it
 	// doubles with each attempt.
 	MinBackoff, MaxBackoff time.Duration
-	// Messages are all messages that were ever published, in that order: a seek can
-	// bring each of them back.
+	// Messages are all published messages in order. Acknowledged ones stay, because
+	// a seek can bring them back.
 	Messages []*Message
 	// DeadLetters are the messages on the dead-letter topic.
 	DeadLetters []*Message
@@ -28,36 +27,36 @@ type PubSub struct {
 	published map[string]int
 }
 
-// Message is a message and where it stands. A dead letter has an ID of its own.
+// Message is a message and its delivery state. A dead letter has its own ID.
 type Message struct {
 	ID          string
 	PublishTime time.Time
 	Data        []byte
-	// DeadLetterOf is the ID of the message that was dead-lettered; empty where it
-	// is none, nor published from one.
+	// DeadLetterOf is the ID of the dead-lettered message, for its dead letter and
+	// for messages published again from that; empty otherwise.
 	DeadLetterOf string
 
 	// Attempts counts the pushes.
 	Attempts int
-	// Acked says that Pub/Sub has no more to do with it, unless it is sought; Dead
-	// that this is so because it was dead-lettered.
+	// Acked says that Pub/Sub delivers the message no more, unless a seek brings it
+	// back; Dead that the reason is a dead letter.
 	Acked, Dead bool
-	// NotBefore is when the next push is due.
+	// NotBefore is the time of the next push.
 	NotBefore time.Time
-	// Pushes are the pushes that wait for an answer.
+	// Pushes are the pushes without an answer.
 	Pushes []*Push
 
 	name string
 }
 
-// Push is one request that carries a message.
+// Push is one push request of a message.
 type Push struct {
 	Message  *Message
 	Attempt  int
 	Deadline time.Time
 }
 
-// Publish takes a message. Its ID is the name with a number.
+// Publish publishes a message. Its ID is the name with a number.
 func (s *PubSub) Publish(name string, data []byte, at time.Time) *Message {
 	m := s.message(name, data, at)
 	s.Messages = append(s.Messages, m)
@@ -72,7 +71,7 @@ func (s *PubSub) message(name string, data []byte, at time.Time) *Message {
 	return &Message{ID: fmt.Sprintf("%s.%d", name, s.published[name]), PublishTime: at, Data: data, name: name}
 }
 
-// Waiting returns the messages that are to be pushed by then.
+// Waiting returns the messages whose next push is due by then.
 func (s *PubSub) Waiting(by time.Time) []*Message {
 	var all []*Message
 	for _, m := range s.Messages {
@@ -83,7 +82,7 @@ func (s *PubSub) Waiting(by time.Time) []*Message {
 	return all
 }
 
-// NextWaiting returns when the next message is to be pushed; false for none.
+// NextWaiting returns the time of the next push, or false without one.
 func (s *PubSub) NextWaiting() (next time.Time, found bool) {
 	for _, m := range s.Messages {
 		if !m.Acked && len(m.Pushes) == 0 && (!found || m.NotBefore.Before(next)) {
@@ -93,8 +92,8 @@ func (s *PubSub) NextWaiting() (next time.Time, found bool) {
 	return next, found
 }
 
-// Push begins a push. Any message can be pushed at any time, an acknowledged one
-// or one that is under way too: delivery is at least once.
+// Push begins a push. Any message can be pushed at any time, acknowledged ones and
+// those with another push included: delivery is at least once.
 func (s *PubSub) Push(m *Message, at time.Time) *Push {
 	m.Attempts++
 	p := &Push{Message: m, Attempt: m.Attempts, Deadline: at.Add(s.AckDeadline)}
@@ -102,21 +101,21 @@ func (s *PubSub) Push(m *Message, at time.Time) *Push {
 	return p
 }
 
-// Waits tells whether the push still waits for an answer.
+// Waits reports whether the push has no answer yet.
 func (p *Push) Waits() bool { return slices.Contains(p.Message.Pushes, p) }
 
 func (p *Push) end() {
 	p.Message.Pushes = slices.DeleteFunc(p.Message.Pushes, func(o *Push) bool { return o == p })
 }
 
-// Ack ends a push whose answer was 200.
+// Ack ends a push with the answer 200.
 func (s *PubSub) Ack(p *Push) {
 	p.end()
 	p.Message.Acked = true
 }
 
-// Nack ends a push that got another answer, or none in time. It returns the dead
-// letter where that was the last attempt, and nil otherwise.
+// Nack ends a push with any other answer, or at its deadline. After the last
+// attempt it returns the dead letter, otherwise nil.
 func (s *PubSub) Nack(p *Push, at time.Time) *Message {
 	m := p.Message
 	p.end()
@@ -139,9 +138,8 @@ func (s *PubSub) Redrive(dead *Message, at time.Time) *Message {
 	return m
 }
 
-// Seekable returns how many of the messages a seek may go back to the publish
-// time of: to one that comes after a message which is not acknowledged, and the
-// seek would acknowledge that.
+// Seekable returns the number of messages whose publish time a seek may go back
+// to. A later seek would acknowledge a message that is not acknowledged yet.
 func (s *PubSub) Seekable() int {
 	for i, m := range s.Messages {
 		if !m.Acked {
@@ -151,8 +149,8 @@ func (s *PubSub) Seekable() int {
 	return len(s.Messages)
 }
 
-// Seek makes all messages that were published at that time or later not
-// acknowledged, and returns them.
+// Seek revokes the acknowledgement of all messages published at that time or
+// later, and returns them.
 func (s *PubSub) Seek(to time.Time) []*Message {
 	var back []*Message
 	for _, m := range s.Messages {

@@ -2,5 +2,5 @@
 
 package sim
 
-// raceDetector tells that everything takes ten times as long.
+// raceDetector makes tests about ten times slower.
 const raceDetector = true

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// run is what one sequence was.
+// run is the result of one sequence.
 type run struct {
-	tape   *tape
-	world  *world
-	broken *broken // nil where it broke no promise
-	ending string  // what there is in the end, where it is told
+	tape       *tape
+	world      *world
+	broken     *broken // nil where no promise broke
+	finalState string  // if recorded
 }
 
-// broken is a promise that was broken. Its kind is the same wherever it happens.
+// broken is a broken promise. Failures of the same check have the same kind.
 type broken struct{ kind, text string }
 
-// play runs one sequence in a bubble of virtual time.
+// play runs one sequence in virtual time.
 func play(t *testing.T, p *tape) (r run) {
 	r.tape = p
 	synctest.Test(t, func(*testing.T) {
@@ -32,12 +32,12 @@ func play(t *testing.T, p *tape) (r run) {
 		defer func() {
 			if caught := recover(); caught != nil {
 				r.broken = asBroken(caught)
-				p.tell("here it breaks: %s", firstLine(r.broken.text))
+				p.tell("broken promise: %s", firstLine(r.broken.text))
 			}
-			if p.telling {
-				r.ending = w.oracle.ending()
+			if p.recording {
+				r.finalState = w.oracle.finalState()
 			}
-			w.abandon()
+			w.close()
 		}()
 		w.begin()
 		w.sequence()
@@ -57,15 +57,15 @@ func asBroken(caught any) *broken {
 	return &broken{kind: fmt.Sprint(caught), text: fmt.Sprintf("panic: %v\n%s", caught, debug.Stack())}
 }
 
-// stories is where failing sequences are written to, and kept.
+// stories is the directory of kept stories; new failures are written there too.
 const stories = "testdata/stories"
 
-// report fails the test with the story of a broken promise, and writes the story
-// to where it is kept.
+// report fails the test with the story of a broken promise, and writes the story to
+// its directory.
 func report(t *testing.T, seed uint64, r run) {
 	t.Helper()
 	file := filepath.Join(stories, fmt.Sprintf("%d.story", seed))
-	title := fmt.Sprintf("seed %d: %s", seed, r.broken.text) // of several lines, where it shows a difference
+	title := fmt.Sprintf("seed %d: %s", seed, r.broken.text) // can have several lines
 	text := "# " + strings.ReplaceAll(title, "\n", "\n# ") + "\n" + r.tape.script()
 	err := os.MkdirAll(stories, 0o750)
 	if err == nil {
@@ -74,6 +74,6 @@ func report(t *testing.T, seed uint64, r run) {
 	if err != nil {
 		t.Log(err)
 	}
-	t.Errorf("A promise is broken.\n\n%s\n\nThis is how (%d steps; time is virtual):\n\n%s\nWhat there is then:\n\n%s\nAgain:    make sim SEED=%d\nTo keep:  git add internal/test/sim/%s",
-		title, r.tape.size()[0], r.tape.story(), r.ending, seed, file)
+	t.Errorf("A promise is broken.\n\n%s\n\nEvents (%d steps, virtual time):\n\n%s\nFinal state:\n\n%s\nRepeat:  make sim SEED=%d\nKeep:    git add internal/test/sim/%s",
+		title, r.tape.size()[0], r.tape.story(), r.finalState, seed, file)
 }

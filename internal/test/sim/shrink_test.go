@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// shortest returns the shortest run that it finds by leaving out and simplifying
-// choices of one that broke a promise, and that breaks the same. Choices are kept
-// by name, so that what is left out does not change the meaning of what follows.
+// shortest drops and simplifies choices of a run that broke a promise, and returns the
+// shortest run found that breaks the same promise. Choices have names, so dropping
+// some does not change the meaning of the rest.
 func shortest(t *testing.T, r run, until time.Time) run {
 	if r.tape.random != nil {
-		r = playTold(t, r.tape.seed, r.tape.also)
+		r = playRecorded(t, r.tape.seed, r.tape.check)
 	}
 	s := shrinker{t: t, best: r, until: until}
 	for more := true; more && time.Now().Before(until); {
@@ -27,13 +27,13 @@ type shrinker struct {
 	until time.Time
 }
 
-// try plays the choices, and keeps the run if it breaks the same promise and is
+// try runs the choices, and keeps the run if it breaks the same promise and is
 // simpler.
 func (s *shrinker) try(choices []line) bool {
 	if !time.Now().Before(s.until) {
 		return false
 	}
-	r := play(s.t, &tape{kept: choices, also: s.best.tape.also, telling: true})
+	r := play(s.t, &tape{kept: choices, check: s.best.tape.check, recording: true})
 	if r.broken == nil || r.broken.kind != s.best.broken.kind || slices.Compare(r.tape.size(), s.best.tape.size()) >= 0 {
 		return false
 	}
@@ -41,13 +41,13 @@ func (s *shrinker) try(choices []line) bool {
 	return true
 }
 
-// size measures how hard a run is to follow: by its steps, by its choices that are
-// not the simplest, and by all choices.
+// size returns the numbers of steps, of choices that are not the simplest, and of all
+// choices.
 func (p *tape) size() []int {
 	steps, special, all := 0, 0, 0
 	for _, c := range p.choices() {
 		all++
-		if c.what == stepChoice {
+		if c.name == stepChoice {
 			steps++
 		}
 		if !c.simplest {
@@ -57,7 +57,7 @@ func (p *tape) size() []int {
 	return []int{steps, special, all}
 }
 
-// withoutSteps leaves out steps, first many at a time.
+// withoutSteps drops steps, first many at a time.
 func (s *shrinker) withoutSteps() (shorter bool) {
 	for size := s.best.tape.size()[0]; size > 0; size /= 2 {
 		for from := s.best.tape.size()[0] - size; from >= 0; {
@@ -72,15 +72,15 @@ func (s *shrinker) withoutSteps() (shorter bool) {
 	return shorter
 }
 
-// withoutSteps returns the choices but for those of some steps.
+// withoutSteps returns the choices except those of some steps.
 func withoutSteps(choices []line, from, size int) (left []line) {
 	step := -1
 	for _, c := range choices {
-		switch c.what {
+		switch c.name {
 		case stepChoice:
 			step++
-		case theEnd:
-			step = len(choices) // what follows belongs to no step
+		case endOfSteps:
+			step = len(choices) // the rest belongs to no step
 		}
 		if step < from || step >= from+size {
 			left = append(left, c)
@@ -89,15 +89,14 @@ func withoutSteps(choices []line, from, size int) (left []line) {
 	return left
 }
 
-// simpler puts the simplest word in the place of another, or leaves the choice
-// out, one at a time.
+// simpler replaces words by simpler ones, or drops choices, one at a time.
 func (s *shrinker) simpler() (shorter bool) {
 	for i := len(s.best.tape.choices()) - 1; i >= 0; i-- {
 		choices := s.best.tape.choices()
 		if i >= len(choices) {
 			continue
 		}
-		words := vocabulary[choices[i].what] // none for things: without its name, it is the first
+		words := vocabulary[choices[i].name] // nil for a varying set, whose default is the first
 		for _, word := range words[:min(max(slices.Index(words, choices[i].word), 0), 3)] {
 			simpler := slices.Clone(choices)
 			simpler[i].word = word

@@ -18,7 +18,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
-// world is everything that a sequence acts on.
+// world is the state of a sequence.
 type world struct {
 	*tape
 
@@ -26,56 +26,59 @@ type world struct {
 	bank      *Bank
 	pubsub    *PubSub
 	policy    transfer.Policy
-	instances []*instance // that live
-	lives     int
+	instances []*instance // running
+	started   int         // number of instances ever
 	producer  producer
 
 	calls      []*call     // parked
-	late       []*call     // commits whose caller is gone, or was told that they failed
+	late       []*call     // pending commits whose caller is gone or got an error
 	network    []arrival   // requests on their way to the bank
-	deliveries []*delivery // under way
-	habit      string      // what becomes of sends often
-	mood       string      // what the bank often makes of transfers
-	ending     string      // how the bank is after the faults
-	watched    bool        // decided instructions are watched for as long as they are due
-	// storeIsSound leaves the faults to the others: what is behind a question after a
-	// question is hardly reached when every other commit fails.
-	storeIsSound bool
-	calm         bool // no answer to Pub/Sub is lost
-	oracle       *oracle
-	seen         map[string]int // what has happened, for the test's own check
+	deliveries []*delivery // pushes that wait for an answer
+
+	// usualSend and usualProcessing have a higher probability than their choices give
+	// them; "none" has no effect.
+	usualSend, usualProcessing string
+	bankAtTheEnd               string
+	watchAll                   bool // decided instructions are watched until nothing is due
+	// storeIsSound turns off the store's faults. With them, few sequences get past the
+	// second status request.
+	storeIsSound  bool
+	answersArrive bool // no answer to Pub/Sub is lost
+	oracle        *oracle
+	seen          map[string]int // events by name, for tally
 
 	ids atomic.Int64
 
 	mu       sync.Mutex
-	arrived  []*call  // parked since the last look
-	ended    []func() // what is to be looked at of activities that ended since then
+	parked   []*call    // since the last wait
+	ended    []activity // since the last wait
 	panicked string
 }
 
 // arrival is a request on its way to the bank.
 type arrival struct {
-	at   time.Time
-	id   string
-	key  uuid.UUID
-	fate Fate
+	at         time.Time
+	id         string
+	key        uuid.UUID
+	processing Processing
 }
 
-// What differs between worlds.
 var (
-	lifetimes   = oneOf("the bank remembers a key for", 24*time.Hour, 30*time.Minute, 2*time.Hour, 14*24*time.Hour)
-	lags        = oneOf("the bank shows a transfer after", 0, 5*time.Second, time.Minute, 10*time.Minute)
-	replays     = weighted("the bank answers a key that it knows with", 1, "its transfer", 1, "what proves nothing")
-	habits      = weighted("habit of the bank", 8, "none", 2, "arrives, the answer is damaged", 1, "is put off", 1, "is refused", 1, "is lost", 1, "is held", 1, "is not written", 1, "arrives late")
-	moods       = weighted("mood of the bank", 5, "none", 3, "executes unseen", 1, "executes late", 1, "rejects", 1, "lies")
-	stores      = weighted("the store is", 1, "sound", 1, "faulty")
-	watches     = oneOf("everything is watched to the end", true, false, false)
-	endings     = weighted("the bank in the end", 6, "honest", 1, "silent", 1, "blind")
-	ackTimes    = oneOf("ack deadline", 2*time.Minute, 10*time.Minute, 10*time.Second)
-	moreAtFirst = oneOf("more instances at first", 1, 0, 2)
+	lifetimes    = oneOf("key lifetime", 24*time.Hour, 30*time.Minute, 2*time.Hour, 14*24*time.Hour)
+	lags         = oneOf("visibility lag", 0, 5*time.Second, time.Minute, 10*time.Minute)
+	knownAnswers = weighted("answer to a known key", 1, "the transfer", 1, "an error")
+	usualSends   = weighted("usual send outcome",
+		8, "none", 2, "arrives, the answer is damaged", 1, "is deferred", 1, "is refused", 1, "is lost", 1, "is held", 1, "is not written", 1, "arrives late")
+	usualProcessings = weighted("usual processing", 5, "none", 3, "executes unseen", 1, "executes late", 1, "rejects", 1, "rejects, then executes")
+	stores           = weighted("store", 1, "sound", 1, "faulty")
+	watchAll         = oneOf("watch until nothing is due", true, false, false)
+	banksAtTheEnd    = weighted("bank at the end", 6, "honest", 1, "silent", 1, "answers not found")
+	ackDeadlines     = oneOf("ack deadline", 2*time.Minute, 10*time.Minute, 10*time.Second)
+	moreInstances    = oneOf("more instances at the start", 1, 0, 2)
+	replacements     = oneOf("replacement starts at once", true, false)
 )
 
-// begin draws what the world is like.
+// begin draws the configuration.
 func (w *world) begin() {
 	w.store = memstore.New(time.Now)
 	w.oracle = newOracle(w)
@@ -85,14 +88,13 @@ func (w *world) begin() {
 		KeyLifetime: lifetime, VisibilityLag: draw(w, lags),
 		SendTimeout: 20 * time.Second, StatusTimeout: 10 * time.Second,
 	}
-	w.bank.Replays = draw(w, replays) == "its transfer"
-	w.habit, w.mood = draw(w, habits), draw(w, moods)
+	w.bank.Replays = draw(w, knownAnswers) == "the transfer"
+	w.usualSend, w.usualProcessing = draw(w, usualSends), draw(w, usualProcessings)
 	w.storeIsSound = draw(w, stores) == "sound"
-	w.ending, w.watched = draw(w, endings), draw(w, watches)
-	w.pubsub = &PubSub{AckDeadline: draw(w, ackTimes), MaxAttempts: 5, MinBackoff: 10 * time.Second, MaxBackoff: 10 * time.Minute}
-	w.tell("the bank remembers a key for %v and shows a transfer after %v; Pub/Sub waits %v for an answer",
-		lifetime, w.policy.VisibilityLag, w.pubsub.AckDeadline)
-	for range 1 + draw(w, moreAtFirst) {
+	w.bankAtTheEnd, w.watchAll = draw(w, banksAtTheEnd), draw(w, watchAll)
+	w.pubsub = &PubSub{AckDeadline: draw(w, ackDeadlines), MaxAttempts: 5, MinBackoff: 10 * time.Second, MaxBackoff: 10 * time.Minute}
+	w.tell("key lifetime %v, visibility lag %v, ack deadline %v", lifetime, w.policy.VisibilityLag, w.pubsub.AckDeadline)
+	for range 1 + draw(w, moreInstances) {
 		w.start()
 	}
 }
@@ -102,45 +104,58 @@ func (w *world) fail(format string, args ...any) {
 	panic(&broken{kind: format, text: fmt.Sprintf(format, args...)})
 }
 
-// settle waits until every activity is parked or over, and takes in what they
-// have come to.
-func (w *world) settle() {
+// wait waits until every activity is parked or has ended, and takes over their calls
+// and results.
+func (w *world) wait() {
 	synctest.Wait()
 	w.mu.Lock()
-	arrived, ended, panicked := w.arrived, w.ended, w.panicked
-	w.arrived, w.ended = nil, nil
+	parked, ended, panicked := w.parked, w.ended, w.panicked
+	w.parked, w.ended = nil, nil
 	w.mu.Unlock()
-	slices.SortStableFunc(arrived, func(a, b *call) int {
-		return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), a.delivery.before(b.delivery))
+	// The Go scheduler decides the order in which coalesced deliveries continue and
+	// end. Sorting makes the history independent of it.
+	slices.SortStableFunc(parked, func(a, b *call) int {
+		return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), compareDeliveries(a.delivery, b.delivery))
 	})
-	w.calls = append(w.calls, arrived...)
+	slices.SortStableFunc(ended, func(a, b activity) int {
+		return cmp.Or(cmp.Compare(a.by.n, b.by.n), compareDeliveries(a.delivery, b.delivery))
+	})
+	w.calls = append(w.calls, parked...)
 	if panicked != "" {
 		w.fail("panic: %s", panicked)
 	}
-	for _, c := range arrived {
-		switch c.what {
+	for _, c := range parked {
+		switch c.kind {
 		case "settle":
-			c.delivery.asked = true
+			c.delivery.settling = true
 		case "send":
-			w.oracle.sendBegins(c)
+			w.oracle.checkSend(c)
 		case "change":
-			h := w.oracle.of(c.id)
-			c.record = h.answered == c.by
+			h := w.oracle.history(c.id)
+			c.recordsAnswer = h.answered == c.by
 			h.answered = nil
 		}
 	}
-	for _, look := range ended {
-		look()
+	for _, a := range ended {
+		a.by.active--
+		a.onEnd()
+		w.removeStopped(a.by)
 	}
 }
 
-// launch begins an activity of the instance and lets it run to where it parks.
-// activity returns what is to be looked at when it is over; not where the
-// instance has crashed.
-func (w *world) launch(p *instance, activity func() (look func())) {
+// activity is a delivery or a run of the reconciler in one instance.
+type activity struct {
+	by       *instance
+	delivery *delivery // nil for a run of the reconciler
+	onEnd    func()
+}
+
+// launch begins an activity of the instance and waits until it parks or ends. run
+// returns the function to call at the end, unless the instance has crashed.
+func (w *world) launch(p *instance, d *delivery, run func() (onEnd func())) {
 	p.active++
 	go func() {
-		look := func() {}
+		a := activity{by: p, delivery: d, onEnd: func() {}}
 		defer func() {
 			r := recover()
 			w.mu.Lock()
@@ -148,122 +163,116 @@ func (w *world) launch(p *instance, activity func() (look func())) {
 			if r != nil {
 				w.panicked = fmt.Sprintf("%v\n%s", r, debug.Stack())
 			}
-			if !p.dead.Load() {
-				w.ended = append(w.ended, func() {
-					p.active--
-					look()
-					w.stopped(p)
-				})
+			if !p.crashed.Load() {
+				w.ended = append(w.ended, a)
 			}
 		}()
-		look = activity()
+		a.onEnd = run()
 	}()
-	w.settle()
+	w.wait()
 }
 
-// answer lets a parked call go on.
+// answer returns from a parked call.
 func (w *world) answer(c *call) {
-	if c.record && errors.Is(c.err, context.Canceled) {
-		w.oracle.fail(c.id, "what the bank said is not recorded, because the caller has left")
+	if c.recordsAnswer && errors.Is(c.err, context.Canceled) {
+		w.oracle.fail(c.id, "the bank's answer is not recorded, because the caller is gone")
 	}
 	w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
-	switch c.what {
+	switch c.kind {
 	case "send":
-		w.oracle.sendEnds(c)
+		w.oracle.sendEnded(c)
 	case "status":
-		w.oracle.asked(c)
+		w.oracle.statusEnded(c)
 	}
-	if c.err != nil && c.delivery != nil && (c.what == "settle" || c.what == "quarantine") {
-		c.delivery.harmed = true
+	if c.err != nil && c.delivery != nil && (c.kind == "settle" || c.kind == "quarantine") {
+		c.delivery.faulted = true
 	}
-	close(c.answer)
-	w.settle()
+	close(c.answered)
+	w.wait()
 }
 
-// stop lets an instance finish what it has begun, and begin nothing more.
+// stop lets an instance finish its activities, and begin no others.
 func (w *world) stop(p *instance) {
-	w.tell("%s is told to stop", p)
-	w.seen["instance told to stop"]++
+	w.tell("%s begins to stop", p)
+	w.seen["instance begins to stop"]++
 	p.stopping = true
-	w.stopped(p)
+	w.removeStopped(p)
 }
 
-func (w *world) stopped(p *instance) {
+func (w *world) removeStopped(p *instance) {
 	if p.stopping && p.active == 0 && slices.Contains(w.instances, p) {
 		w.tell("%s has stopped", p)
 		w.seen["instance stopped"]++
-		w.gone(p)
+		w.remove(p)
 	}
 }
 
-func (w *world) gone(p *instance) {
+func (w *world) remove(p *instance) {
 	w.instances = slices.DeleteFunc(w.instances, func(o *instance) bool { return o == p })
 }
 
-// crash ends the life of an instance: what it has begun goes no further. Another
-// one is started at once, or when one is needed.
+// crash fails all calls of an instance. A replacement starts at once, or when a later
+// step needs one.
 func (w *world) crash(p *instance) {
 	w.tell("%s crashes", p)
 	for _, c := range w.calls {
 		if c.by == p {
-			w.seen["crash at "+c.what+map[bool]string{true: ", done"}[c.half]]++
+			w.seen["crash at "+c.kind+map[bool]string{true: ", done"}[c.done]]++
 		}
 	}
 	w.mu.Lock()
-	p.dead.Store(true)
+	p.crashed.Store(true)
 	w.mu.Unlock()
-	w.gone(p)
+	w.remove(p)
 	for _, c := range slices.Clone(w.calls) {
 		if c.by != p {
 			continue
 		}
 		w.calls = slices.DeleteFunc(w.calls, func(o *call) bool { return o == c })
-		if c.what == "send" {
-			w.oracle.sendDies(c)
+		if c.kind == "send" {
+			w.oracle.sendCrashed(c)
 		}
-		close(c.answer)
+		close(c.answered)
 	}
-	w.settle()
+	w.wait()
 	for _, d := range slices.Clone(w.deliveries) {
 		if d.by == p {
-			w.unanswered(d, "the connection breaks")
+			w.failPush(d, "the connection breaks")
 		}
 	}
-	if draw(w, restarts) {
+	if draw(w, replacements) {
 		w.start()
 	}
 }
 
-var restarts = oneOf("another instance starts at once", true, false)
-
-// abandon lets nothing outlive the sequence, whatever ended it.
-func (w *world) abandon() {
+// close ends all goroutines of the sequence.
+func (w *world) close() {
 	w.mu.Lock()
-	parked := append(w.calls, w.arrived...)
+	parked := append(w.calls, w.parked...)
 	for _, p := range w.instances {
-		p.dead.Store(true)
+		p.crashed.Store(true)
 	}
 	w.mu.Unlock()
 	for _, c := range parked {
-		close(c.answer)
+		close(c.answered)
 	}
 	synctest.Wait()
 }
 
-// pass lets time pass. Sends, questions and pushes end when their time is up, and
-// requests arrive that are on their way.
-func (w *world) pass(d time.Duration) {
+// advance advances the clock. On the way, requests and pushes reach their deadlines,
+// and requests arrive at the bank.
+func (w *world) advance(d time.Duration) {
 	end := time.Now().Add(d)
 	for {
 		next, happens := end, func() {}
-		earlier := func(at time.Time, what func()) {
+		earlier := func(at time.Time, event func()) {
 			if at.Before(next) {
-				next, happens = at, what
+				next, happens = at, event
 			}
 		}
 		for _, c := range w.calls {
-			if !c.limit.IsZero() {
-				earlier(c.limit, func() { w.timeOut(c) })
+			if !c.deadline.IsZero() {
+				earlier(c.deadline, func() { w.timeOut(c) })
 			}
 		}
 		for i, a := range w.network {
@@ -274,11 +283,11 @@ func (w *world) pass(d time.Duration) {
 			})
 		}
 		for _, d := range w.deliveries {
-			earlier(d.push.Deadline, func() { w.unanswered(d, "the ack deadline passes") })
+			earlier(d.push.Deadline, func() { w.failPush(d, "the ack deadline passes") })
 		}
 		time.Sleep(time.Until(next))
+		synctest.Wait() // for activities whose timers or contexts end at the same instant
 		if next.Equal(end) {
-			synctest.Wait() // contexts that have ended
 			return
 		}
 		happens()

@@ -1,6 +1,6 @@
-// Package storetest is the conformance suite of settle.Store and transfer.Store. Every store runs
-// it, so that a simulation on the store in memory says something about the store
-// on Spanner.
+// Package storetest is the conformance suite of settle.Store and transfer.Store.
+// memstore and spannerstore both pass it, so that results of tests and simulations
+// on memstore hold for spannerstore.
 package storetest
 
 import (
@@ -30,11 +30,11 @@ type Store interface {
 
 // Backend is the data behind one or more stores.
 type Backend interface {
-	// Open returns a store over the data, as another instance would have it.
+	// Open returns a store over the data, as in another instance of the program.
 	Open(t *testing.T) Store
-	// Snapshot returns all that is stored.
+	// Snapshot returns all rows.
 	Snapshot(t *testing.T) audit.Snapshot
-	// DeleteReceipt deletes a receipt as a row deletion policy would.
+	// DeleteReceipt deletes a receipt, as the row deletion policy does.
 	DeleteReceipt(t *testing.T, settlementID string)
 }
 
@@ -45,24 +45,24 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		run  func(t *testing.T, b Backend)
 	}{
 		{"a new settlement is applied with everything that was given", testApplied},
-		{"the same payout again is a duplicate and changes nothing", testDuplicate},
+		{"a duplicate changes nothing", testDuplicate},
 		{"an own commit is recognised by its delivery ID", testOwnCommit},
 		{"a changed member is a conflict that names exactly that member", testConflictNamesMember},
-		{"a conflict delivered again raises its count", testConflictCount},
-		{"a currency written out differs from the default", testCurrencyWrittenOut},
-		{"another default currency makes no conflict", testDefaultCurrencyChanged},
-		{"a replay after the receipt has expired", testExpiredReceipt},
+		{"a redelivered conflict raises its count", testConflictCount},
+		{"an explicit currency differs from the default", testCurrencyWrittenOut},
+		{"another default currency is no conflict", testDefaultCurrencyChanged},
+		{"a replay after the receipt expired is a duplicate", testExpiredReceipt},
 		{"a bank instruction is created with the movement", testInstruction},
-		{"instructions become due", testDue},
-		{"what waits for a person is counted", testManual},
-		{"an instruction is leased to one step at a time", testClaim},
-		{"a change that is refused changes nothing", testRefusedChange},
+		{"due instructions are listed up to the limit", testDue},
+		{"manual instructions are counted", testManual},
+		{"only the owner of the lease takes a step", testClaim},
+		{"a refused change changes nothing", testRefusedChange},
 		{"a rejected transfer reverses the movement in one change", testRejected},
-		{"an instruction under a new key keeps the old one", testNewKey},
-		{"a settlement without an instruction", testNoInstruction},
-		{"a stored hash of an unknown version is an error", testUnknownHashVersion},
-		{"a quarantined message is kept whole, once", testQuarantine},
-		{"messages that share an ID do not hide one another in quarantine", testQuarantineIdentity},
+		{"an instruction under a new key keeps the old key", testNewKey},
+		{"a settlement without a bank payout has no instruction", testNoInstruction},
+		{"an unknown hash version is an error", testUnknownHashVersion},
+		{"a quarantined message is stored unchanged, once", testQuarantine},
+		{"messages with one ID have a quarantine row each", testQuarantineIdentity},
 		{"deliveries at the same time settle once", testConcurrentDeliveries},
 		{"two payloads at the same time under one ID", testConcurrentConflict},
 	} {
@@ -75,14 +75,14 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 
 var deliveries atomic.Int64
 
-// DeliveryID returns a delivery ID that no other call returns.
+// DeliveryID returns a unique delivery ID.
 func DeliveryID() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", deliveries.Add(1)) }
 
 // PublishTime is the publish time of all messages of the suite.
 var PublishTime = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 
-// NewSettlement decodes message, as the service does, and returns what it hands
-// to the store. It has a delivery ID of its own.
+// NewSettlement decodes message, as the service does, and returns the settlement
+// that the service passes to the store. The delivery ID is unique.
 func NewSettlement(t testing.TB, message string) settle.Settlement {
 	t.Helper()
 	p, err := payout.Decode([]byte(message), "USD")
@@ -99,7 +99,7 @@ func NewSettlement(t testing.TB, message string) settle.Settlement {
 	return st
 }
 
-// again is the same settlement in another delivery.
+// again returns the same settlement in another delivery.
 func again(st settle.Settlement) settle.Settlement {
 	st.DeliveryID = DeliveryID()
 	return st
@@ -176,7 +176,7 @@ func testDuplicate(t *testing.T, b Backend) {
 		result := mustSettle(t, b.Open(t), NewSettlement(t, message))
 		wantOutcome(t, result, settle.OutcomeDuplicate)
 		if !result.AppliedAt.Equal(first.AppliedAt) || result.ReceiptExpired {
-			t.Errorf("duplicate says %+v, want the stored outcome of %v", result, first.AppliedAt)
+			t.Errorf("duplicate %+v, want the stored outcome of %v", result, first.AppliedAt)
 		}
 	}
 	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
@@ -190,7 +190,7 @@ func testOwnCommit(t *testing.T, b Backend) {
 	first := mustSettle(t, store, st)
 	second := mustSettle(t, store, st)
 	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the same delivery settled again says (-first +second):\n%s", diff)
+		t.Errorf("the same delivery settled again (-first +second):\n%s", diff)
 	}
 	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":1}`)
 	for range 2 {
@@ -224,7 +224,7 @@ func testConflictNamesMember(t *testing.T, b Backend) {
 		result := mustSettle(t, store, changed)
 		wantOutcome(t, result, settle.OutcomeConflict, change.member)
 		if result.PayloadHash != changed.Hash || !result.AppliedAt.Equal(first.AppliedAt) {
-			t.Errorf("%s: conflict says %+v", change.member, result)
+			t.Errorf("%s: conflict %+v", change.member, result)
 		}
 		after := wantSound(t, b)
 		found := after.Conflicts
@@ -275,7 +275,7 @@ func testDefaultCurrencyChanged(t *testing.T, b Backend) {
 		`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4732}`: settle.OutcomeConflict,
 	} {
 		st := NewSettlement(t, message)
-		st.Payout.Currency = "EUR" // what another DEFAULT_CURRENCY would have filled in
+		st.Payout.Currency = "EUR" // the effect of another DEFAULT_CURRENCY
 		result := mustSettle(t, store, st)
 		if want == settle.OutcomeConflict {
 			wantOutcome(t, result, want, "amount_cents")
@@ -284,7 +284,7 @@ func testDefaultCurrencyChanged(t *testing.T, b Backend) {
 		}
 	}
 	if m := wantSound(t, b).Movement("stl-8472"); m.Currency != "USD" {
-		t.Errorf("currency %s, want the one that was settled", m.Currency)
+		t.Errorf("currency %s, want the settled USD", m.Currency)
 	}
 }
 
@@ -299,7 +299,7 @@ func testExpiredReceipt(t *testing.T, b Backend) {
 	replay := mustSettle(t, store, NewSettlement(t, plain))
 	wantOutcome(t, replay, settle.OutcomeDuplicate)
 	if !replay.ReceiptExpired || !replay.AppliedAt.Equal(first.AppliedAt) {
-		t.Errorf("replay says %+v, want the receipt expired and applied at %v", replay, first.AppliedAt)
+		t.Errorf("replay %+v, want an expired receipt, applied at %v", replay, first.AppliedAt)
 	}
 	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
 		t.Errorf("the replay changed (-before +after):\n%s", diff)
@@ -308,7 +308,7 @@ func testExpiredReceipt(t *testing.T, b Backend) {
 	conflict := mustSettle(t, store, changed)
 	wantOutcome(t, conflict, settle.OutcomeConflict, "amount_cents")
 	if !conflict.ReceiptExpired {
-		t.Error("the conflict does not say that the receipt has expired")
+		t.Errorf("conflict %+v, want an expired receipt", conflict)
 	}
 	after := b.Snapshot(t)
 	if violations := after.Violations(true); len(violations) > 0 || len(after.Conflicts) != 1 {
@@ -371,8 +371,6 @@ func testDue(t *testing.T, b Backend) {
 	}
 }
 
-// testManual: what waits for a person is counted for as long as it does, although
-// it is never due.
 func testManual(t *testing.T, b Backend) {
 	store := b.Open(t)
 	in := func(state transfer.State) func(transfer.Instruction) (transfer.Change, error) {
@@ -401,7 +399,6 @@ func testManual(t *testing.T, b Backend) {
 	}
 }
 
-// policy is a bank's policy.
 var policy = transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second, SendTimeout: 20 * time.Second}
 
 // claim leases the instruction of stl-8472 to owner.
@@ -434,8 +431,8 @@ func testClaim(t *testing.T, b Backend) {
 	if len(all.Events) != 2 || all.Events[1].Event.Cause != transfer.CauseSend {
 		t.Errorf("events %+v", all.Events)
 	}
-	// The step died: another one takes over when the lease has ended, and asks,
-	// since the send may have reached the bank.
+	// The owner crashed: after the end of the lease another step takes over. It asks
+	// the bank, because the send may have arrived.
 	taken, err := claim(t, store, second, PublishTime.Add(time.Minute))
 	if err != nil || taken.Follow != transfer.PlanAsk || taken.Next.Sends != 1 {
 		t.Errorf("taken over %+v, %v", taken, err)
@@ -493,7 +490,7 @@ func testRejected(t *testing.T, b Backend) {
 		t.Errorf("event (-want +got):\n%s", diff)
 	}
 	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != transfer.StateRejected {
-		t.Errorf("the duplicate says %q", result.Instruction)
+		t.Errorf("duplicate with instruction %q, want rejected", result.Instruction)
 	}
 }
 
@@ -524,9 +521,9 @@ func testNewKey(t *testing.T, b Backend) {
 	}
 	decide := func(in transfer.Instruction) (transfer.Change, error) { return policy.Decide(in, ruling) }
 	resent := change(decide)
-	change(decide) // a lost answer: it recognises its own commit
+	change(decide) // after a lost answer, it recognises its own commit
 	all := wantSound(t, b)
-	resent.Superseded[0].At = all.Events[len(all.Events)-1].RecordedAt // the store's own time
+	resent.Superseded[0].At = all.Events[len(all.Events)-1].RecordedAt // the commit timestamp
 	if diff := cmp.Diff([]transfer.Instruction{resent}, all.Instructions); diff != "" {
 		t.Errorf("stored (-changed +stored):\n%s", diff)
 	}
@@ -552,7 +549,7 @@ func testNoInstruction(t *testing.T, b Backend) {
 	mustSettle(t, store, NewSettlement(t, plain))
 	for _, id := range []string{"stl-8472", "unknown"} {
 		if _, err := store.Change(t.Context(), id, func(transfer.Instruction) (transfer.Change, error) {
-			t.Error("asked to decide about nothing")
+			t.Error("decide called without an instruction")
 			return transfer.Change{}, nil
 		}); !errors.Is(err, transfer.ErrNoInstruction) {
 			t.Errorf("%s: %v, want ErrNoInstruction", id, err)
@@ -577,7 +574,7 @@ func testUnknownHashVersion(t *testing.T, b Backend) {
 	}
 }
 
-// newQuarantined returns what is stored of data, which is refused.
+// newQuarantined returns the quarantined message of data, which must not be a payout.
 func newQuarantined(t *testing.T, data string) settle.Quarantined {
 	t.Helper()
 	_, err := payout.Decode([]byte(data), "USD")
@@ -607,7 +604,7 @@ func testQuarantine(t *testing.T, b Backend) {
 	for _, data := range []string{"\x00\xff not a payout", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":0}`} {
 		q := newQuarantined(t, data)
 		mustQuarantine(t, store, q)
-		mustQuarantine(t, store, q) // the same delivery, its answer lost
+		mustQuarantine(t, store, q) // the same delivery, after a lost answer
 		redelivered := q
 		redelivered.DeliveryID = DeliveryID()
 		mustQuarantine(t, b.Open(t), redelivered)
@@ -644,8 +641,8 @@ func testQuarantineIdentity(t *testing.T, b Backend) {
 	}
 }
 
-// settleAtOnce settles all of them at the same time, each in a store of its own.
-func settleAtOnce(t *testing.T, b Backend, all []settle.Settlement) map[settle.Outcome]int {
+// settleConcurrently settles all of them concurrently, each in a store of its own.
+func settleConcurrently(t *testing.T, b Backend, all []settle.Settlement) map[settle.Outcome]int {
 	t.Helper()
 	var wg sync.WaitGroup
 	results := make([]settle.Result, len(all))
@@ -672,7 +669,7 @@ func testConcurrentDeliveries(t *testing.T, b Backend) {
 		all[i] = NewSettlement(t, plain)
 	}
 	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: n - 1}
-	if diff := cmp.Diff(want, settleAtOnce(t, b, all)); diff != "" {
+	if diff := cmp.Diff(want, settleConcurrently(t, b, all)); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
 	wantSound(t, b)
@@ -684,7 +681,7 @@ func testConcurrentConflict(t *testing.T, b Backend) {
 		all[i] = NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-8472","account_id":"a","amount_cents":%d}`, 1+i%2))
 	}
 	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: 2, settle.OutcomeConflict: 3}
-	if diff := cmp.Diff(want, settleAtOnce(t, b, all)); diff != "" {
+	if diff := cmp.Diff(want, settleConcurrently(t, b, all)); diff != "" {
 		t.Errorf("outcomes (-want +got):\n%s", diff)
 	}
 	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 || conflicts[0].Deliveries != 3 {

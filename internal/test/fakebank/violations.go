@@ -9,31 +9,27 @@ import (
 	"github.com/google/uuid"
 )
 
-// Rule is something that must never happen to the bank, whatever the bank did.
+// Rule must hold whatever faults the bank made.
 type Rule string
 
 const (
-	// RuleKeyOnce says that no key is executed twice.
+	// RuleKeyOnce requires that no key is executed twice.
 	RuleKeyOnce Rule = "a key is executed once"
-	// RuleSettlementOnce says that no settlement is executed twice, under
-	// whatever keys. It needs [Bank.Expect] or Options.SettlementOf.
+	// RuleSettlementOnce requires that no settlement is executed twice, under any
+	// keys. It needs [Bank.Expect] or Options.SettlementOf.
 	RuleSettlementOnce Rule = "a settlement is executed once"
-	// RuleOneKey says that a settlement has one key, for ever. It needs
-	// [Bank.Expect].
+	// RuleOneKey requires that a settlement keeps its key. It needs [Bank.Expect].
 	RuleOneKey Rule = "a settlement has one key"
-	// RuleSameBytes says that all sends of a key have the same body.
+	// RuleSameBytes requires that all sends of a key have the same body.
 	RuleSameBytes Rule = "a key is sent with the same bytes"
-	// RuleKeyForm says that a key is a UUID in lower case, of 36 characters.
+	// RuleKeyForm requires that a key is a lower-case UUID of 36 characters.
 	RuleKeyForm Rule = "a key is a UUID in lower case"
-	// RuleKeyIsReference says that the body's client_reference is the key.
+	// RuleKeyIsReference requires that the body's client_reference is the key.
 	RuleKeyIsReference Rule = "the client_reference is the key"
 )
 
 // violate records a violation and fails the test.
 func (b *Bank) violate(rule Rule, format string, args ...any) {
-	if slices.Contains(b.options.Tolerate, rule) {
-		return
-	}
 	text := fmt.Sprintf("%s: ", rule) + fmt.Sprintf(format, args...)
 	b.violations = append(b.violations, text)
 	if b.tb != nil {
@@ -42,15 +38,14 @@ func (b *Bank) violate(rule Rule, format string, args ...any) {
 	}
 }
 
-// Violations returns what was against the rules, in order. It is empty as long as
-// all is well.
+// Violations returns the violations in order, and nil without any.
 func (b *Bank) Violations() (texts []string) {
 	b.locked(func(time.Time) { texts = slices.Clone(b.violations) })
 	return texts
 }
 
-// Expect says that the settlement is paid under the key. Executing it under
-// another one is a violation, and so is expecting another one.
+// Expect announces the key under which a settlement is paid. Another key for the
+// settlement is a violation, announced or executed.
 func (b *Bank) Expect(settlement, key string) {
 	b.locked(func(time.Time) {
 		if known, ok := b.keyOf[settlement]; ok && known != key {
@@ -60,14 +55,15 @@ func (b *Bank) Expect(settlement, key string) {
 		for _, t := range b.transfers {
 			if t.Key == key && t.Settlement == "" {
 				t.Settlement = settlement
-				b.policeSettlement(t)
+				b.checkSettlement(t)
 			}
 		}
 	})
 }
 
-// policeSend looks at a send that was read to its end, before anything else does.
-func (b *Bank) policeSend(key string, s *keyState, body []byte) {
+// checkSend checks a complete send before the bank handles it.
+func (b *Bank) checkSend(key string, s *keyState, body []byte) {
+	s.received++
 	if id, err := uuid.Parse(key); err != nil || id.String() != key {
 		b.violate(RuleKeyForm, "key %q", key)
 	}
@@ -75,19 +71,19 @@ func (b *Bank) policeSend(key string, s *keyState, body []byte) {
 		s.first = body
 	}
 	if !bytes.Equal(s.first, body) {
-		b.violate(RuleSameBytes, "send %d of key %s differs from the first", s.Received, key)
+		b.violate(RuleSameBytes, "send %d of key %s differs from the first", s.received, key)
 	}
 }
 
-// policeExecution looks at a transfer that was just executed.
-func (b *Bank) policeExecution(t *transfer, s *keyState) {
+// checkExecution checks a transfer after its execution.
+func (b *Bank) checkExecution(t *transfer, s *keyState) {
 	if n := len(s.executed); n > 1 {
 		b.violate(RuleKeyOnce, "key %s is executed for the %d. time, at %s", t.Key, n, t.ExecutedAt.Format(time.RFC3339Nano))
 	}
-	b.policeSettlement(t)
+	b.checkSettlement(t)
 }
 
-func (b *Bank) policeSettlement(t *transfer) {
+func (b *Bank) checkSettlement(t *transfer) {
 	if t.Settlement == "" {
 		return
 	}
