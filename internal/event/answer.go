@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
-	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
@@ -76,28 +72,4 @@ func deliveryFailed(r settle.Result, err error) reply {
 		}
 	}
 	return reply{http.StatusInternalServerError, failure{known, textOther}}
-}
-
-// write sends the whole answer and flushes it, since the process may end after its
-// last answer. Errors are ignored: a caller that did not get the answer delivers
-// again.
-func (a reply) write(w http.ResponseWriter, now time.Time) {
-	body, err := json.Marshal(a.body, json.Deterministic(true))
-	if err != nil {
-		body = nil // unreachable: every string of an answer is valid UTF-8
-	}
-	body = append(body, '\n')
-	conn := http.NewResponseController(w)
-	_ = conn.SetWriteDeadline(now.Add(answerTimeout)) // fails where there is no connection; the server lifts it
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	switch a.status {
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "1")
-	case http.StatusMethodNotAllowed:
-		w.Header().Set("Allow", http.MethodPost)
-	}
-	w.WriteHeader(a.status)
-	_, _ = w.Write(body) //nolint:gosec // JSON, and sent as JSON
-	_ = conn.Flush()
 }

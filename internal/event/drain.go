@@ -15,6 +15,7 @@ import (
 type Drainer struct {
 	mu       sync.Mutex
 	inside   int
+	closed   bool
 	draining chan struct{} // closed by the first Drain
 	empty    chan struct{} // closed when draining and no request is inside
 }
@@ -47,14 +48,14 @@ func (d *Drainer) Enter() (leave func(), ok bool) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if isClosed(d.draining) {
+	if d.closed {
 		return func() {}, false
 	}
 	d.inside++
 	return func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if d.inside--; d.inside == 0 && isClosed(d.draining) {
+		if d.inside--; d.inside == 0 && d.closed {
 			close(d.empty)
 		}
 	}, true
@@ -66,15 +67,18 @@ func (d *Drainer) Enter() (leave func(), ok bool) {
 func (d *Drainer) Drain(ctx context.Context) error {
 	d.mu.Lock()
 	draining, empty := d.channels()
-	if !isClosed(draining) {
+	if !d.closed {
+		d.closed = true
 		close(draining)
 		if d.inside == 0 {
 			close(empty)
 		}
 	}
 	d.mu.Unlock()
-	if isClosed(empty) {
-		return nil // also where ctx has ended
+	select {
+	case <-empty:
+		return nil
+	default: // an empty instance drains even when ctx has ended
 	}
 	select {
 	case <-empty:
@@ -83,15 +87,5 @@ func (d *Drainer) Drain(ctx context.Context) error {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return fmt.Errorf("drain with %d requests inside: %w", d.inside, context.Cause(ctx))
-	}
-}
-
-// isClosed reports whether c is closed; a nil channel is open.
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }

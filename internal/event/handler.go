@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -134,12 +137,66 @@ func (h *Handler) reject(ctx context.Context, r rejection) reply {
 	return failed(r.status, r.text)
 }
 
+// settle settles the delivery and reports it to the observer, after a panic too.
+func (c *call) settle(deliverer Deliverer) reply {
+	var result settle.Result
+	err := errNotFinal // reported to the observer after a panic
+	if c.Observer != nil {
+		var ended func(settle.Result, error)
+		c.ctx, ended = c.Observer.Delivery(c.ctx, c.delivery)
+		defer func() { ended(result, err) }()
+	}
+	result, err = deliverer.Deliver(c.ctx, c.delivery)
+	if err == nil && !result.Outcome.Final() {
+		err = errNotFinal
+	}
+	if err != nil {
+		// A database's own error for a deadline need not wrap the context's.
+		if ctxErr := c.ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
+			err = fmt.Errorf("%w (%w)", err, ctxErr)
+		}
+		result.Outcome = settle.OutcomeUnknown
+		c.log(c.Now(), slog.LevelError, "delivery not acknowledged", slog.Any("", result), slog.String("error", err.Error()))
+		return deliveryFailed(result, err)
+	}
+	level := slog.LevelInfo
+	if result.Outcome == settle.OutcomeConflict || result.Outcome == settle.OutcomeQuarantined {
+		level = slog.LevelWarn
+	}
+	now, line := c.Now(), []slog.Attr{slog.Any("", result)} // an empty key adds the result's own attributes
+	if result.Outcome == settle.OutcomeDuplicate || result.Outcome == settle.OutcomeConflict {
+		line = append(line, slog.Int64("replay_age_ms", now.Sub(result.AppliedAt).Milliseconds()))
+	}
+	c.log(now, level, "delivery acknowledged", line...)
+	result.AppliedAt = result.AppliedAt.UTC()
+	return reply{http.StatusOK, result}
+}
+
+// log writes the line of the request. The result logs itself; the message's data and
+// attributes and the refusal's detail are never logged.
+func (c *call) log(now time.Time, level slog.Level, message string, extra ...slog.Attr) {
+	m := &c.delivery.Message
+	attrs := append(make([]slog.Attr, 0, 8), slog.Float64("duration_ms", float64(now.Sub(c.began).Microseconds())/1000))
+	if m.ID != "" {
+		attrs = append(attrs, slog.String("message_id", m.ID))
+	}
+	if m.Subscription != "" {
+		attrs = append(attrs, slog.String("subscription", m.Subscription))
+	}
+	if c.delivery.Attempt > 0 {
+		attrs = append(attrs, slog.Int("delivery_attempt", c.delivery.Attempt))
+	}
+	if !m.PublishTime.IsZero() {
+		attrs = append(attrs, slog.Int64("publish_lag_ms", now.Sub(m.PublishTime).Milliseconds()))
+	}
+	c.Log.LogAttrs(c.ctx, level, message, append(attrs, extra...)...)
+}
+
 // panicked logs where a panic happened and the type of its value, and never the
 // value, which may hold payload. An unrecovered panic would be printed whole by the
 // functions framework.
 func (c *call) panicked(value any) reply {
-	attrs := append(c.attrs(c.Now()), transfer.PanicAttrs(value)...)
-	c.Log.LogAttrs(c.ctx, LevelCritical, "request panicked", attrs...)
+	c.log(c.Now(), LevelCritical, "request panicked", transfer.PanicAttrs(value)...)
 	return failed(http.StatusInternalServerError, textPanic)
 }
 
@@ -174,4 +231,28 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *rejection) {
 		return nil, &rejection{slog.LevelWarn, http.StatusRequestTimeout, textSlow, nil}
 	}
 	return nil, &rejection{slog.LevelWarn, http.StatusBadRequest, textBroken, err}
+}
+
+// write sends the whole answer and flushes it, since the process may end after its
+// last answer. Errors are ignored: a caller that did not get the answer delivers
+// again.
+func (a reply) write(w http.ResponseWriter, now time.Time) {
+	body, err := json.Marshal(a.body, json.Deterministic(true))
+	if err != nil {
+		body = nil // unreachable: every string of an answer is valid UTF-8
+	}
+	body = append(body, '\n')
+	conn := http.NewResponseController(w)
+	_ = conn.SetWriteDeadline(now.Add(answerTimeout)) // fails where there is no connection; the server lifts it
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	switch a.status {
+	case http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
+	case http.StatusMethodNotAllowed:
+		w.Header().Set("Allow", http.MethodPost)
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(body) //nolint:gosec // JSON, and sent as JSON
+	_ = conn.Flush()
 }

@@ -1,7 +1,10 @@
 package event
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +14,8 @@ import (
 	"github.com/cloudevents/sdk-go/v2/binding"
 	cloudevent "github.com/cloudevents/sdk-go/v2/event"
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
@@ -34,16 +39,36 @@ var (
 	errNoEventData = errors.New("the event has no data; expected a Pub/Sub push body")
 )
 
-// Read reads the Pub/Sub message out of a request with the given header and
-// body. It always gives a delivery: one that is no Pub/Sub message has a Refusal,
-// the body itself as its data, and whatever else could be read of it. The ce-*
-// headers of such a request are its attributes, so that nothing of the event is
-// lost.
+// Read reads the Pub/Sub message of a request. It always returns a delivery: one
+// without a Pub/Sub message has a Refusal, the body itself as its data, and
+// everything else that could be read. The ce-* headers of such a request become its
+// attributes, so that nothing of the event is lost.
 //
-// The delivery of a refused request shares body; any other has memory of its
-// own.
-func Read(header http.Header, body []byte) settle.Delivery {
-	d, err := read(header, body)
+// The delivery of a refused request shares body; any other has its own memory.
+func Read(header http.Header, body []byte) (d settle.Delivery) {
+	var err error
+	message := cehttp.NewMessage(header, nil)
+	switch message.ReadEncoding() {
+	case binding.EncodingBinary:
+		// The body is the data of a binary event as it stands; the SDK reads the attributes.
+		var e *cloudevent.Event
+		if e, err = toEvent(message); err == nil {
+			d, err = readPush(body, e)
+		}
+	case binding.EncodingStructured:
+		d, err = readStructured(message, body)
+	case binding.EncodingBatch:
+		err = errBatch
+	case binding.EncodingUnknown, binding.EncodingEvent:
+		switch {
+		case claimsToBeEvent(header):
+			err = errNoVersion
+		case len(body) == 0:
+			err = errNoBody
+		default:
+			d, err = readPush(body, nil)
+		}
+	}
 	if err != nil {
 		d.Refusal = &payout.Refusal{Reason: payout.ReasonUnsupportedEvent, Detail: err.Error()}
 		d.Message.Data = body
@@ -53,31 +78,6 @@ func Read(header http.Header, body []byte) settle.Delivery {
 		}
 	}
 	return d
-}
-
-func read(header http.Header, body []byte) (settle.Delivery, error) {
-	message := cehttp.NewMessage(header, nil)
-	switch message.ReadEncoding() {
-	case binding.EncodingBinary:
-		// The data of a binary event is the body as it stands: the SDK does not get it.
-		e, err := toEvent(message)
-		if err != nil {
-			return settle.Delivery{}, err
-		}
-		return readEvent(e, body)
-	case binding.EncodingStructured:
-		return readStructured(message, body)
-	case binding.EncodingBatch:
-		return settle.Delivery{}, errBatch
-	case binding.EncodingUnknown, binding.EncodingEvent:
-	}
-	switch {
-	case claimsToBeEvent(header):
-		return settle.Delivery{}, errNoVersion
-	case len(body) == 0:
-		return settle.Delivery{}, errNoBody
-	}
-	return readPush(body)
 }
 
 // claimsToBeEvent reports whether a request that the SDK does not take for a
@@ -127,24 +127,6 @@ func faultyAttributes(faults cloudevent.ValidationError) string {
 	return strings.Join(names, ", ")
 }
 
-// readEvent reads the push body that a CloudEvent carries. The event's ID and
-// time are the message's, which is of use where the body does not tell them.
-func readEvent(e *cloudevent.Event, data []byte) (settle.Delivery, error) {
-	var d settle.Delivery
-	err := errNoEventData
-	if len(data) > 0 {
-		d, err = readPush(data)
-	}
-	if d.Message.ID == "" {
-		d.Message.ID = eventID(e.ID())
-	}
-	if d.Message.PublishTime.IsZero() {
-		d.Message.PublishTime = storable(e.Time())
-	}
-	d.TraceParent, _ = e.Extensions()[traceparent].(string)
-	return d, err
-}
-
 // eventID returns an event's ID as the message's. A header may hold any bytes:
 // invalid UTF-8 is replaced, which makes it longer. One that is too long to be a
 // message's is left out.
@@ -182,4 +164,174 @@ func storable(t time.Time) time.Time {
 		return time.Time{}
 	}
 	return t
+}
+
+// Limits on what comes beside the data. Pub/Sub keeps to smaller ones: 1,024
+// bytes for an ordering key, 100 attributes of 256 + 1,024 bytes. A request that
+// exceeds them does not come from Pub/Sub; it is refused here, because what fits
+// into no column and into no log line would be delivered for ever.
+const (
+	maxNameBytes      = 1024
+	maxAttributesSize = 128 << 10
+)
+
+var (
+	errNoMessage  = errors.New(`the push body has no "message" object; expected the wrapped form of a Pub/Sub push`)
+	errBadBase64  = errors.New("message.data is not a string of standard base64 with padding")
+	errOutOfRange = errors.New("the push body has names or attributes longer than Pub/Sub allows")
+)
+
+// pushBody is what Pub/Sub sends, alone or in a CloudEvent. Members that the
+// platform may add are skipped; duplicate members, invalid UTF-8 and other
+// letter case are not accepted by the JSON library.
+type pushBody struct {
+	Message         *pushMessage `json:"message"`
+	Subscription    string       `json:"subscription"`
+	DeliveryAttempt int          `json:"deliveryAttempt"`
+}
+
+// pushMessage has some members under two names; Pub/Sub gives both the same
+// value.
+type pushMessage struct {
+	Data             base64Data        `json:"data"`
+	Attributes       map[string]string `json:"attributes"`
+	MessageID        string            `json:"messageId"`
+	MessageIDOld     string            `json:"message_id"`
+	PublishTime      string            `json:"publishTime"`
+	PublishTimeOld   string            `json:"publish_time"`
+	OrderingKey      string            `json:"orderingKey"`
+	OrderingKeySnake string            `json:"ordering_key"`
+}
+
+// readPush reads the push body that a request or an event carries; e is nil where
+// there is no event. The event's ID and time stand in for absent ones of the message.
+// With an error the delivery holds the members before the fault.
+func readPush(body []byte, e *cloudevent.Event) (d settle.Delivery, err error) {
+	var push pushBody
+	switch {
+	case len(body) == 0:
+		err = errNoEventData
+	default:
+		if err = json.Unmarshal(body, &push); err != nil {
+			err = describe(err)
+		}
+	}
+	d = settle.Delivery{Attempt: max(push.DeliveryAttempt, 0), Message: settle.Message{Subscription: push.Subscription}}
+	size := 0
+	if m := push.Message; m != nil {
+		d.Message.ID = cmp.Or(m.MessageID, m.MessageIDOld)
+		// A publish time that cannot be read is unknown: no payout depends on it.
+		published, _ := time.Parse(time.RFC3339Nano, cmp.Or(m.PublishTime, m.PublishTimeOld))
+		d.Message.PublishTime = storable(published)
+		d.Message.OrderingKey = cmp.Or(m.OrderingKey, m.OrderingKeySnake)
+		d.Message.Attributes = m.Attributes
+		d.Message.Data = m.Data.bytes
+		for name, value := range m.Attributes {
+			size += len(name) + len(value)
+		}
+	}
+	longest := max(len(d.Message.ID), len(d.Message.Subscription), len(d.Message.OrderingKey))
+	switch {
+	case size > maxAttributesSize || longest > maxNameBytes:
+		d, err = settle.Delivery{}, errOutOfRange
+	case err != nil:
+	case push.Message == nil:
+		err = errNoMessage
+	case push.Message.Data.faulty:
+		err = errBadBase64
+	}
+	if err != nil && len(body) > 0 {
+		d.Message.Fingerprint = rawMessage(body)
+	}
+	if e == nil {
+		return d, err
+	}
+	if d.Message.ID == "" {
+		d.Message.ID = eventID(e.ID())
+	}
+	if d.Message.PublishTime.IsZero() {
+		d.Message.PublishTime = storable(e.Time())
+	}
+	d.TraceParent, _ = e.Extensions()[traceparent].(string)
+	return d, err
+}
+
+// rawMessage returns the message of a push body as it stands there. The rest of
+// the body counts the attempts, so that no two deliveries of a message have the
+// same one. Nil where there is no such message.
+func rawMessage(body []byte) []byte {
+	var push struct {
+		Message jsontext.Value `json:"message"`
+	}
+	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if err := json.Unmarshal(body, &push, lenient); err != nil {
+		return nil
+	}
+	return push.Message
+}
+
+// describe says what is wrong with a push body. The library's own text quotes
+// the body, so that only positions and known names are taken from its errors.
+func describe(err error) error {
+	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		if errors.Is(err, jsontext.ErrDuplicateName) {
+			return fmt.Errorf("byte %d of the push body: a member stands twice; which is meant cannot be known", syntactic.ByteOffset)
+		}
+		return fmt.Errorf("byte %d of the push body: not JSON in UTF-8", syntactic.ByteOffset)
+	}
+	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
+		return fmt.Errorf("the push body has another form than Pub/Sub's: %s has a value of the wrong kind",
+			knownMember(string(semantic.JSONPointer)))
+	}
+	return errors.New("the push body is not JSON")
+}
+
+// knownMember returns the member that pointer leads to, as far as its name is
+// one of Pub/Sub's.
+func knownMember(pointer string) string {
+	const attributes = "/message/attributes"
+	switch {
+	case pointer == "":
+		return "the body itself"
+	case strings.HasPrefix(pointer, attributes+"/"):
+		return "an attribute" // its name is the producer's
+	}
+	return strings.ReplaceAll(pointer[1:], "/", ".")
+}
+
+// base64Data is the data of a message. A string that is not base64 is noted and
+// does not end the reading, so that the ID of such a message is still found.
+type base64Data struct {
+	bytes  []byte
+	faulty bool
+}
+
+var strictBase64 = base64.StdEncoding.Strict()
+
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (d *base64Data) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err //nolint:wrapcheck // the library adds the position
+	}
+	switch value.Kind() {
+	case jsontext.KindNull:
+		return nil
+	case jsontext.KindString:
+	default:
+		d.faulty = true
+		return nil
+	}
+	text := []byte(value[1 : len(value)-1])
+	if bytes.IndexByte(text, '\\') >= 0 {
+		// encoding/base64 skips line breaks, which can only come from escapes.
+		if text, err = jsontext.AppendUnquote(nil, value); err != nil || bytes.ContainsAny(text, "\r\n") {
+			d.faulty = true
+			return nil
+		}
+	}
+	decoded := make([]byte, strictBase64.DecodedLen(len(text)))
+	n, err := strictBase64.Decode(decoded, text)
+	d.bytes, d.faulty = decoded[:n], err != nil
+	return nil
 }

@@ -31,7 +31,7 @@ type runFailure struct {
 func Reconcile(reconciler Reconciler) Work {
 	return func(c *call) reply {
 		if isPayout(c.delivery.Message.Data) {
-			c.Log.LogAttrs(c.ctx, LevelCritical, "payout misrouted", c.attrs(c.Now())...)
+			c.log(c.Now(), LevelCritical, "payout misrouted")
 			return failed(http.StatusInternalServerError, textMisrouted)
 		}
 		ctx, cancel := context.WithCancel(c.ctx)
@@ -39,17 +39,16 @@ func Reconcile(reconciler Reconciler) Work {
 		go cancelWhenDraining(ctx, cancel, c.Drainer.Draining())
 		c.ctx = ctx
 		run, err := observedRun(c, reconciler)
-		attrs := append(c.attrs(c.Now()), slog.Any("", run))
 		if err == nil {
-			c.Log.LogAttrs(c.ctx, slog.LevelInfo, "reconciler run completed", attrs...)
+			c.log(c.Now(), slog.LevelInfo, "reconciler run completed", slog.Any("", run))
 			return reply{http.StatusOK, run}
 		}
-		attrs = append(attrs, slog.String("error", err.Error()))
+		summary, failure := slog.Any("", run), slog.String("error", err.Error())
 		if errors.Is(c.ctx.Err(), context.Canceled) {
-			c.Log.LogAttrs(c.ctx, slog.LevelInfo, "reconciler run stopped", attrs...)
+			c.log(c.Now(), slog.LevelInfo, "reconciler run stopped", summary, failure)
 			return reply{http.StatusServiceUnavailable, runFailure{run, textDraining}}
 		}
-		c.Log.LogAttrs(c.ctx, slog.LevelError, "reconciler run failed", attrs...)
+		c.log(c.Now(), slog.LevelError, "reconciler run failed", summary, failure)
 		text := "not reconciled; see the log; the next run continues"
 		if errors.Is(err, transfer.ErrNoBank) {
 			text = "bank instructions are due and no bank is configured"

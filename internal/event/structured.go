@@ -31,7 +31,7 @@ func readStructured(message *cehttp.Message, body []byte) (settle.Delivery, erro
 	if err != nil {
 		return settle.Delivery{}, err
 	}
-	return readEvent(e, pushBody)
+	return readPush(pushBody, e)
 }
 
 // eventData is the data of a structured event as it stands there. At most one of
@@ -66,7 +66,7 @@ func splitStructured(body []byte) (attributes []byte, data eventData, err error)
 func (d eventData) pushBody(contentType string) ([]byte, error) {
 	if d.base64 != nil {
 		var decoded base64Data
-		if decoded.read(d.base64); decoded.faulty {
+		if err := json.Unmarshal(d.base64, &decoded); err != nil || decoded.faulty || d.base64.Kind() != jsontext.KindString {
 			return nil, errBadData
 		}
 		return decoded.bytes, nil

@@ -93,10 +93,25 @@ func (b *logBuffer) all() string {
 // until it listens.
 func startFunction(t *testing.T, env ...string) *function {
 	t.Helper()
+	return startProgram(t, testBinary(t), env...)
+}
+
+func testBinary(t *testing.T) string {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// startProgram is startFunction for another build of this test binary.
+func startProgram(t *testing.T, program string, env ...string) *function {
+	t.Helper()
 	addr := freeAddr(t)
 	_, port, _ := net.SplitHostPort(addr)
 	f := &function{url: "http://" + addr + "/", client: http.DefaultClient, exited: make(chan struct{}), log: &logBuffer{}}
-	cmd, _ := functionProcess(context.WithoutCancel(t.Context()), t, // the cleanup ends it
+	cmd, _ := functionProcess(context.WithoutCancel(t.Context()), t, program, // the cleanup ends it
 		append([]string{"PORT=" + port, "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD"}, env...)...)
 	cmd.Stdout, cmd.Stderr = f.log, f.log
 	if err := cmd.Start(); err != nil {
@@ -115,12 +130,9 @@ func startFunction(t *testing.T, env ...string) *function {
 
 // functionProcess returns the function's command. The process ends when this process
 // ends, and when binding is closed.
-func functionProcess(ctx context.Context, t *testing.T, env ...string) (cmd *exec.Cmd, binding io.Closer) {
+func functionProcess(ctx context.Context, t *testing.T, program string, env ...string) (cmd *exec.Cmd, binding io.Closer) {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	var err error
 	cmd = exec.CommandContext(ctx, program)
 	cmd.Env = append(append(os.Environ(), asFunction+"=1"), env...)
 	if binding, err = child.BindToParent(cmd); err != nil {
@@ -134,7 +146,7 @@ func TestFunctionExitsWhenItsBindingCloses(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd, binding := functionProcess(ctx, t, "PORT=0", "FUNCTION_TARGET=SettlePayout")
+	cmd, binding := functionProcess(ctx, t, testBinary(t), "PORT=0", "FUNCTION_TARGET=SettlePayout")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ var wrongConfiguration = []string{"SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=
 // The platform then keeps the previous revision.
 func TestMisconfiguredDeployedFunctionDoesNotStart(t *testing.T) {
 	t.Parallel()
-	cmd, _ := functionProcess(t.Context(), t, append(slices.Clone(wrongConfiguration), "K_SERVICE=settle-payout", "PORT=0")...)
+	cmd, _ := functionProcess(t.Context(), t, testBinary(t), append(slices.Clone(wrongConfiguration), "K_SERVICE=settle-payout", "PORT=0")...)
 	text, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "SPANNER_DATABASE") || !strings.Contains(string(text), "DEFAULT_CURRENCY") {
 		t.Errorf("%v: %s", err, text)
