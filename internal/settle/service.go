@@ -82,23 +82,39 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 // coalesce on their own.
 func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, shared bool, err error) {
 	key := inflightKey{st.Payout.SettlementID, st.Hash}
+	own := &inflightSettle{done: make(chan struct{})}
 	limit := time.NewTimer(coalesceLimit)
 	defer limit.Stop()
-	for {
+	for waiting := true; waiting; {
 		if ctx.Err() != nil {
 			return Result{}, false, fmt.Errorf("wait for another delivery of the payout: %w", context.Cause(ctx))
 		}
 		s.mu.Lock()
-		other, waits := s.inflight[key]
-		if !waits {
-			break
+		other, found := s.inflight[key]
+		if !found {
+			if s.inflight == nil {
+				s.inflight = make(map[inflightKey]*inflightSettle)
+			}
+			s.inflight[key] = own
+			defer func() {
+				s.mu.Lock()
+				delete(s.inflight, key)
+				s.mu.Unlock()
+				if err == nil {
+					own.result = result // unknown after a panic
+				}
+				close(own.done)
+			}()
 		}
 		s.mu.Unlock()
+		if !found {
+			break
+		}
 		select {
 		case <-other.done:
 		case <-limit.C:
-			result, err = s.settle(ctx, st)
-			return result, false, err
+			waiting = false
+			continue
 		case <-ctx.Done():
 			continue
 		}
@@ -108,34 +124,13 @@ func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, 
 			return result, true, nil
 		}
 	}
-	own := &inflightSettle{done: make(chan struct{})}
-	if s.inflight == nil {
-		s.inflight = make(map[inflightKey]*inflightSettle)
-	}
-	s.inflight[key] = own
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		delete(s.inflight, key)
-		s.mu.Unlock()
-		if err == nil {
-			own.result = result // after a panic it stays unknown
-		}
-		close(own.done)
-	}()
-	result, err = s.settle(ctx, st)
-	return result, false, err
-}
-
-// settle calls the store. The instruction is created just before, since its times
-// count from then.
-func (s *Service) settle(ctx context.Context, st *Settlement) (result Result, err error) {
-	if st.Payout.CreditorAccount != "" {
+	if st.Payout.CreditorAccount != "" { // created now, since its times count from the call of the store
 		if st.Instruction, err = s.Banking.Create(st.Payout, st.DeliveryID); err != nil {
-			return Result{}, err
+			return Result{}, false, err
 		}
 	}
-	return s.Store.Settle(ctx, *st)
+	result, err = s.Store.Settle(ctx, *st)
+	return result, false, err
 }
 
 // goOnAtTheBank makes the next step of the settlement's instruction: the delivery
@@ -178,4 +173,90 @@ func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *payout.Re
 	}
 	result.Outcome = OutcomeQuarantined
 	return result, nil
+}
+
+// Outcome is the result of a delivery. The zero value, [OutcomeUnknown], must not be
+// acknowledged.
+type Outcome int
+
+const (
+	// OutcomeUnknown means that no commit is known. The message is delivered again.
+	OutcomeUnknown Outcome = iota
+	// OutcomeApplied means that this delivery settled the payout.
+	OutcomeApplied
+	// OutcomeDuplicate means that an earlier delivery settled the same payout.
+	OutcomeDuplicate
+	// OutcomeConflict means that the settlement ID is known with another payload hash.
+	// Nothing moved; the conflict is recorded for investigation.
+	OutcomeConflict
+	// OutcomeQuarantined means that the message cannot be a payout. Nothing moved; the
+	// message is kept whole.
+	OutcomeQuarantined
+)
+
+// outcomeNames are the names in answers, logs and tables.
+var outcomeNames = [...]string{
+	OutcomeUnknown: "unknown", OutcomeApplied: "applied", OutcomeDuplicate: "duplicate",
+	OutcomeConflict: "conflict", OutcomeQuarantined: "quarantined",
+}
+
+// String returns the outcome's name.
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// MarshalText implements [encoding.TextMarshaler] with the name.
+func (o Outcome) MarshalText() ([]byte, error) { return []byte(outcomeNames[o]), nil }
+
+// Final reports whether the outcome is committed, so that the message can be
+// acknowledged.
+func (o Outcome) Final() bool { return o != OutcomeUnknown }
+
+// Result is the outcome of a delivery with the stored facts about it. It holds
+// nothing of the payload but the settlement ID and the payload hash. Encoded as JSON
+// it is the answer to the request; logged it gives the line's attributes.
+type Result struct {
+	// Outcome tells applied, duplicate, conflict and quarantined apart.
+	Outcome Outcome `json:"outcome"`
+	// SettlementID and PayloadHash are those of the delivered payout; empty for
+	// a quarantined message.
+	SettlementID string      `json:"settlement_id,omitzero"`
+	PayloadHash  payout.Hash `json:"payload_hash,omitzero"`
+	// AppliedAt is the commit timestamp of the settlement's movement. Zero for a
+	// quarantined message.
+	AppliedAt time.Time `json:"applied_at,omitzero"`
+	// Instruction is the state of the settlement's bank instruction;
+	// [transfer.StateNone] for none.
+	Instruction transfer.State `json:"instruction,omitzero"`
+	// Fields names the members in which a conflicting payout differs from the
+	// settled one, in the order of the payout message's table.
+	Fields []string `json:"fields,omitempty"`
+	// ReceiptExpired reports that the receipt is gone and the movement decided.
+	ReceiptExpired bool `json:"receipt_expired,omitzero"`
+	// Refusal is the reason for quarantine; nil otherwise. Its detail may quote the
+	// message and is neither answered nor logged.
+	Refusal *payout.Refusal `json:",embed"`
+}
+
+// LogValue implements [slog.LogValuer]: the attributes of the delivery's log line.
+func (r Result) LogValue() slog.Value {
+	attrs := append(make([]slog.Attr, 0, 8), slog.String("outcome", outcomeNames[r.Outcome]))
+	for _, text := range [...]struct{ key, value string }{
+		{"settlement_id", r.SettlementID}, {"payload_hash", string(r.PayloadHash)}, {"instruction", string(r.Instruction)},
+	} {
+		if text.value != "" {
+			attrs = append(attrs, slog.String(text.key, text.value))
+		}
+	}
+	if r.ReceiptExpired {
+		attrs = append(attrs, slog.Bool("receipt_expired", true))
+	}
+	if len(r.Fields) > 0 {
+		attrs = append(attrs, slog.Any("conflict_fields", r.Fields))
+	}
+	if r.Refusal != nil {
+		attrs = append(attrs, slog.String("reason", string(r.Refusal.Reason)))
+		if r.Refusal.Member != "" {
+			attrs = append(attrs, slog.String("member", r.Refusal.Member))
+		}
+	}
+	return slog.GroupValue(attrs...)
 }
