@@ -11,14 +11,14 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 const bankFunction = "projects/p/locations/l/functions/settle-payout"
 
-// TestTheBankIsTheFunctions decides and reconciles as at the real Spanner: the
-// process's environment leads to the emulator and the program's does not. So it is
-// not parallel.
-func TestTheBankIsTheFunctions(t *testing.T) {
+// TestCommandsUseTheFunctionsBank as with the real Spanner: only the environment of this
+// process, and not the program's, selects the emulator. So it is not parallel.
+func TestCommandsUseTheFunctionsBank(t *testing.T) {
 	f := newFixture(t)
 	t.Setenv("SPANNER_EMULATOR_HOST", f.database.emulator)
 	for _, id := range []string{stlBlocked, stlTwice} {
@@ -50,8 +50,8 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	}{
 		{"--function is missing", time.Now, env, nil},
 		{`--function is "f"`, time.Now, env, []string{"--function", "f"}},
-		{"--function and --bank-from-environment do not go together", time.Now, env, append(serve(deployed), own...)},
-		{"works on database", time.Now, env, serve(with(deployed, "SPANNER_DATABASE", "projects/p/instances/i/databases/other"))},
+		{"[bank-from-environment function] were all set", time.Now, env, append(serve(deployed), own...)},
+		{"uses database", time.Now, env, serve(with(deployed, "SPANNER_DATABASE", "projects/p/instances/i/databases/other"))},
 		{`BANK_URL is "http://127.0.0.1:1" here`, time.Now, with(env, "BANK_URL", "http://127.0.0.1:1"), serve(deployed)},
 		{`BANK_KEY_LIFETIME is "24h" here and "72h" in function`, time.Now, with(env, "BANK_KEY_LIFETIME", "24h"), serve(deployed)},
 		{`BANK_VISIBILITY_LAG is "1s" here and "" in function`, time.Now, with(env, "BANK_VISIBILITY_LAG", "1s"), serve(deployed)},
@@ -60,44 +60,44 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 		{`BANK_PROFILE is "" in function`, time.Now, with(env, "BANK_PROFILE", "p.json"), serve(deployed)},
 		{`BANK_PROFILE is "p.json" in function`, time.Now, env, serve(with(deployed, "BANK_PROFILE", "p.json"))},
 		{"no environment in the answer", time.Now, env, []string{"--function", bankFunction, "--functions-endpoint", serveFunction(t, "{}")}},
-		{"clock is off from Spanner's by", func() time.Time { return time.Now().Add(6 * time.Second) }, env, serve(deployed)},
-		{"clock is off from Spanner's by -", func() time.Time { return time.Now().Add(-time.Hour) }, env, serve(deployed)},
+		{"clock differs from Spanner's by", func() time.Time { return time.Now().Add(6 * time.Second) }, env, serve(deployed)},
+		{"clock differs from Spanner's by -", func() time.Time { return time.Now().Add(-time.Hour) }, env, serve(deployed)},
 	} {
 		commands := [][]string{decide(stlBlocked), {"reconcile", stlBlocked}}
-		if !strings.Contains(tt.words, "clock") { // which is of no account where nothing is changed
+		if !strings.Contains(tt.words, "clock") { // verify changes no row and does not compare clocks
 			commands = append(commands, []string{"verify", "--bank"})
 		}
 		for _, command := range commands {
 			before := f.state()
 			got := settlectlAt(t, tt.now, nil, tt.env, append(command, tt.flags...)...)
-			if got.code != exitError || !strings.Contains(got.errOut, tt.words) || f.state() != before {
+			if got.code != term.ExitError || !strings.Contains(got.errOut, tt.words) || f.state() != before {
 				t.Errorf("%s: exit code %d, %q; want %q, and nothing changed", command[0], got.code, got.errOut, tt.words)
 			}
 		}
 	}
 
-	// What verify says of key lifetimes, it has of the function.
+	// verify takes the key lifetime from the function.
 	verify := func(variables, env map[string]string) outcome {
 		return settlectlAt(t, time.Now, nil, env, append([]string{"verify", "--bank"}, serve(variables)...)...)
 	}
-	if got := verify(with(deployed, "BANK_KEY_LIFETIME", "24h"), env); got.code != exitOK || !strings.Contains(got.out, "2 questions to the bank, 0 brought nothing") {
+	if got := verify(with(deployed, "BANK_KEY_LIFETIME", "24h"), env); got.code != term.ExitOK || !strings.Contains(got.out, "2 bank requests, 0 without an answer") {
 		t.Errorf("verify by the function: %+v", got)
 	}
-	if got := verify(deployed, env); got.code != exitError || got.errOut != "settlectl: verify: violations: 2\n" || !strings.Contains(got.out, "2 in all: 2 resend_window") {
+	if got := verify(deployed, env); got.code != term.ExitError || got.errOut != "settlectl: verify: violations: 2\n" || !strings.Contains(got.out, "2 in all: 2 resend_window") {
 		t.Errorf("verify by a function whose bank remembers keys for longer: %+v", got)
 	}
-	if got := verify(with(deployed, "BANK_URL", ""), env); got.code != exitError || !strings.Contains(got.errOut, "BANK_TOKEN is set and BANK_URL is not") {
+	if got := verify(with(deployed, "BANK_URL", ""), env); got.code != term.ExitError || !strings.Contains(got.errOut, "BANK_TOKEN is set and BANK_URL is not") {
 		t.Errorf("verify by a function without a bank: %+v", got)
 	}
-	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.gate.URL), append([]string{"verify", "--bank"}, own...)...); got.code != exitOK {
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.gate.URL), append([]string{"verify", "--bank"}, own...)...); got.code != term.ExitOK {
 		t.Errorf("verify by the environment: %+v", got)
 	}
 
-	// What is right works: by the function, and by the environment, which is told.
-	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_KEY_LIFETIME", "72h"), append(decide(stlBlocked), serve(deployed)...)...); got.code != exitOK {
+	// Valid calls succeed, and the history marks the environment's bank.
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_KEY_LIFETIME", "72h"), append(decide(stlBlocked), serve(deployed)...)...); got.code != term.ExitOK {
 		t.Errorf("by the function: %+v", got)
 	}
-	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.gate.URL), append(decide(stlTwice), own...)...); got.code != exitOK {
+	if got := settlectlAt(t, time.Now, nil, with(env, "BANK_URL", f.gate.URL), append(decide(stlTwice), own...)...); got.code != term.ExitOK {
 		t.Errorf("by the environment: %+v", got)
 	}
 	var events strings.Builder
@@ -108,21 +108,21 @@ func TestTheBankIsTheFunctions(t *testing.T) {
 	f.sound()
 }
 
-// TestAStepWithTheEnvironmentsBankSaysSo in the history.
-func TestAStepWithTheEnvironmentsBankSaysSo(t *testing.T) {
+func TestHistoryMarksTheEnvironmentsBank(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.deliver(payoutJSON(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
 	got := f.act(nil, "reconcile", stlUncertain, "--bank-from-environment")
-	if got.code != exitOK || !strings.Contains(got.out, "--bank-from-environment") {
+	if got.code != term.ExitOK || !strings.Contains(got.out, "--bank-from-environment") {
 		t.Errorf("%+v", got)
 	}
 	f.sound()
 }
 
-// TestADecisionWithoutAReceipt: the row is missing, and not the database.
-func TestADecisionWithoutAReceipt(t *testing.T) {
+// TestDecideReportsAMissingRow: Spanner has one code for a missing row and a missing
+// database.
+func TestDecideReportsAMissingRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.block(stlBlocked)
@@ -130,15 +130,14 @@ func TestADecisionWithoutAReceipt(t *testing.T) {
 	if _, err := f.client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete("settlement_receipts", spanner.Key{key[:]})}); err != nil {
 		t.Fatal(err)
 	}
-	got := f.refusal(exitError, "lacks a row", "decide", stlBlocked, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank")
+	got := f.refusal(term.ExitError, "lacks a row", "decide", stlBlocked, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank")
 	if strings.Contains(got.errOut, "does not exist") || !strings.Contains(got.errOut, "settlectl verify") {
 		t.Error(got.errOut)
 	}
 }
 
-// TestABankThatLetsNobodyIn: without a token nothing is asked, and with a wrong one
-// the person is told, whatever the step made of the answer.
-func TestABankThatLetsNobodyIn(t *testing.T) {
+// TestRejectedCredentialsAreReported although a step treats the answer as one to retry.
+func TestRejectedCredentialsAreReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.block(stlBlocked)
@@ -146,15 +145,15 @@ func TestABankThatLetsNobodyIn(t *testing.T) {
 	f.clock.Advance(time.Minute)
 	decide := []string{"decide", stlBlocked, "--rejected", "--by", "ines", "--second", "bert", "--note", "letter of the bank"}
 	for _, token := range []string{"", "wrong"} {
-		want := map[string]string{"": "BANK_TOKEN is not set", "wrong": "the bank did not let us in"}[token]
+		want := map[string]string{"": "BANK_TOKEN is not set", "wrong": "the bank rejected our credentials"}[token]
 		for _, command := range [][]string{decide, {"reconcile", stlUncertain}, {"reconcile", "--due"}, {"verify", "--bank"}} {
 			if token != "" && command[0] == "reconcile" {
-				f.clock.Advance(24 * time.Hour) // what was asked in vain is due later
+				f.clock.Advance(24 * time.Hour) // the failed check moved the due time
 			}
 			env := f.env()
 			maps.Copy(env, map[string]string{"BANK_URL": f.gate.URL, "BANK_TOKEN": token})
 			got := settlectlAt(t, f.clock.Now, nil, env, command...)
-			if got.code != exitError || !strings.Contains(got.errOut, want) {
+			if got.code != term.ExitError || !strings.Contains(got.errOut, want) {
 				t.Errorf("%s with token %q: exit code %d, %q; want %q", command[0], token, got.code, got.errOut, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 const (
@@ -15,60 +17,58 @@ const (
 	verdictRefused = "refused"
 )
 
-// acceptedReport is check's answer to a payout.
-type acceptedReport struct {
-	Verdict     string      `json:"verdict"`
-	PayloadHash payout.Hash `json:"payload_hash"`
-	Preimage    string      `json:"preimage"`
-	Currency    string      `json:"currency"`
-}
-
-// refusedReport is check's answer to a message that cannot be a payout.
-type refusedReport struct {
-	Verdict string        `json:"verdict"`
-	Reason  payout.Reason `json:"reason"`
-	Member  string        `json:"member,omitzero"`
-	Detail  string        `json:"detail"`
+// report is the answer of check: the last three members for a payout, the three before
+// them for a refused message.
+type report struct {
+	Verdict     string        `json:"verdict"`
+	Reason      payout.Reason `json:"reason,omitzero"`
+	Member      string        `json:"member,omitzero"`
+	Detail      string        `json:"detail,omitzero"`
+	PayloadHash payout.Hash   `json:"payload_hash,omitzero"`
+	Preimage    string        `json:"preimage,omitzero"`
+	Currency    string        `json:"currency,omitzero"`
 }
 
 func newCheck(s streams) *cobra.Command {
 	var defaultCurrency string
 	cmd := &cobra.Command{
 		Use:   "check [FILE|-]",
-		Short: "Say whether a message is a payout, and its payload hash",
-		Long: `check reads the bytes of one payout message, from FILE or else from standard
-input, and says what the function would: whether it is a payout, and the payload
-hash and what that is computed over; or why it is refused. Nothing is sent
-anywhere.
+		Short: "Check a payout message, and print its payload hash",
+		Long: `check reads one payout message from FILE or standard input and applies the
+function's rules to its bytes. It prints the payload hash and the hash's input,
+or the reason for a refusal. It sends nothing.
 
-The bytes are judged as they are: a message has at most 64 KiB, white space
-around the object included.
+A message has at most 64 KiB, with the white space around the object. A file for
+publish holds one message per line; check one line at a time.
 
-A message without a currency takes --default-currency. Its default is the
-environment variable DEFAULT_CURRENCY, as it is the function's; where neither is
-set, or with --default-currency "", such a message is refused.
+A message without a currency takes --default-currency, which is the environment
+variable DEFAULT_CURRENCY by default, as in the function. If neither is set, or
+with --default-currency "", such a message is refused.
 
-Exit codes: 0 a payout, 1 refused, 2 wrong usage or the file cannot be read.`,
+Exit codes: 0 a payout, 1 refused, 2 usage error or unreadable file.`,
 		Example: `  settlectl check payout.json
   settlectl check --default-currency USD < payout.json
   echo '{"settlement_id":"stl-1","account_id":"reserve","amount_cents":4731}' |
     settlectl check --default-currency USD | jq -r .payload_hash`,
-		Args: oneAtMost,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if defaultCurrency != "" && !payout.ValidCurrency(defaultCurrency) {
-				source := "--default-currency"
-				if !cmd.Flags().Changed("default-currency") {
-					source = "the environment variable DEFAULT_CURRENCY"
-				}
-				return wrongf("default-currency", "%s is %q; give an ISO 4217 alphabetic code in upper case, such as USD", source, defaultCurrency)
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := checkCurrency(defaultCurrency); err != nil {
+				return err
 			}
-			return nil
+			return check(args, defaultCurrency, s)
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return check(args, defaultCurrency, s) },
 	}
 	cmd.Flags().StringVar(&defaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"),
-		"ISO 4217 `code` for messages without one; else DEFAULT_CURRENCY")
+		"ISO 4217 `code` for messages without a currency; default: DEFAULT_CURRENCY")
 	return cmd
+}
+
+// checkCurrency accepts a currency code, and none.
+func checkCurrency(code string) error {
+	if code == "" || payout.ValidCurrency(code) {
+		return nil
+	}
+	return fmt.Errorf("--default-currency, or DEFAULT_CURRENCY, is %q; give an ISO 4217 alphabetic code in upper case, such as USD", code)
 }
 
 func check(args []string, defaultCurrency string, s streams) error {
@@ -80,25 +80,44 @@ func check(args []string, defaultCurrency string, s streams) error {
 	// One byte over the limit is enough to refuse the message, however large it is.
 	data, err := io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
 	if err != nil {
-		return failf("read the message from %s: %w", name, err)
+		return term.Failf("read the message from %s: %w", name, err)
 	}
 
 	p, err := payout.Decode(data, defaultCurrency)
 	if refusal, ok := errors.AsType[*payout.Refusal](err); ok {
-		report := refusedReport{Verdict: verdictRefused, Reason: refusal.Reason, Member: refusal.Member, Detail: refusal.Detail}
+		answer := report{Verdict: verdictRefused, Reason: refusal.Reason, Member: refusal.Member, Detail: refusal.Detail}
 		if refusal.Reason == payout.ReasonTooLarge {
-			// The decoder's text counts the bytes it was given, and check stops reading early.
-			report.Detail = fmt.Sprintf("the message has more than %d bytes; a payout message has at most that", payout.MaxMessageBytes)
+			// The decoder counts the bytes that it got, and check stops reading early.
+			answer.Detail = fmt.Sprintf("the message has more than %d bytes; a payout message has at most that", payout.MaxMessageBytes)
 		}
-		if err := printJSON(s.out, report); err != nil {
+		if mark := byteOrderMark(data); mark != "" {
+			answer.Detail = "the message begins with " + mark
+		}
+		if err := printJSON(s.Out, answer); err != nil {
 			return err
 		}
-		return &codedError{code: exitNo}
+		return &term.CodedError{Code: term.ExitNo}
 	}
 	if err != nil {
-		return failf("check the message from %s: %w", name, err)
+		return term.Failf("check the message from %s: %w", name, err)
 	}
-	return printJSON(s.out, acceptedReport{
+	return printJSON(s.Out, report{
 		Verdict: verdictPayout, PayloadHash: p.Hash(), Preimage: string(p.Preimage()), Currency: p.Currency,
 	})
+}
+
+// byteOrderMarks are the marks that editors write at the beginning of a file.
+var byteOrderMarks = []struct{ encoding, bytes string }{
+	{"UTF-8", "\xef\xbb\xbf"}, {"UTF-16", "\xff\xfe"}, {"UTF-16", "\xfe\xff"},
+}
+
+// byteOrderMark describes the byte order mark with which data begins, and the remedy;
+// empty: data begins with none.
+func byteOrderMark(data []byte) string {
+	for _, mark := range byteOrderMarks {
+		if bytes.HasPrefix(data, []byte(mark.bytes)) {
+			return fmt.Sprintf("a %s byte order mark (bytes % x); save it as UTF-8 without a byte order mark", mark.encoding, mark.bytes)
+		}
+	}
+	return ""
 }

@@ -2,53 +2,20 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 const smallest = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
-
-// outcome is what one run of the program gave.
-type outcome struct {
-	code        int
-	out, errOut string
-}
-
-// settlectl runs the program in-process. env is its environment.
-func settlectl(t *testing.T, in io.Reader, env map[string]string, args ...string) outcome {
-	t.Helper()
-	return settlectlAt(t, time.Now, in, env, args...)
-}
-
-// settlectlAt runs it at a time of the test's choice.
-func settlectlAt(t *testing.T, now func() time.Time, in io.Reader, env map[string]string, args ...string) outcome {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	code := run(t.Context(), args, streams{in: in, out: &out, err: &errOut, now: now, getenv: func(name string) string { return env[name] }})
-	return outcome{code: code, out: out.String(), errOut: errOut.String()}
-}
-
-// report is everything that check can print.
-type report struct {
-	Verdict     string        `json:"verdict"`
-	Reason      payout.Reason `json:"reason"`
-	Member      string        `json:"member"`
-	Detail      string        `json:"detail"`
-	PayloadHash payout.Hash   `json:"payload_hash"`
-	Preimage    string        `json:"preimage"`
-	Currency    string        `json:"currency"`
-}
 
 func parse[T any](t *testing.T, text string) T {
 	t.Helper()
@@ -62,9 +29,9 @@ func parse[T any](t *testing.T, text string) T {
 	return value
 }
 
-func TestCheckGivesTheVerdictOfEveryCase(t *testing.T) {
+func TestCheckEveryCase(t *testing.T) {
 	t.Parallel()
-	cases, err := os.ReadFile(filepath.Join("..", "..", "internal", "settle", "testdata", "payout_messages.jsonl"))
+	cases, err := os.ReadFile(filepath.Join("..", "..", "internal", "settle", "payout", "testdata", "payout_messages.jsonl"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,9 +52,9 @@ func TestCheckGivesTheVerdictOfEveryCase(t *testing.T) {
 			if err := os.WriteFile(path, c.Data, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			wantCode := exitOK
+			wantCode := term.ExitOK
 			if c.Verdict == verdictRefused {
-				wantCode = exitNo
+				wantCode = term.ExitNo
 			}
 			for form, got := range map[string]outcome{
 				"file":           settlectl(t, nil, nil, "check", path, "--default-currency", "USD"),
@@ -113,7 +80,7 @@ func TestCheckGivesTheVerdictOfEveryCase(t *testing.T) {
 	}
 }
 
-func TestCheckPrintsExactlyTheMembersOfTheVerdict(t *testing.T) {
+func TestCheckPrintsTheMembersOfItsVerdict(t *testing.T) {
 	t.Parallel()
 	accepted := settlectl(t, strings.NewReader(strings.Replace(smallest, "}", `,"reference":"a<b>&c"}`, 1)), nil, "check", "--default-currency", "USD")
 	want := `{"verdict":"payout","payload_hash":"v1:39","preimage":"{\"account_id\":\"reserve-claims\",\"amount_cents\":\"4731\",\"reference\":\"a<b>&c\",\"settlement_id\":\"stl-8472\"}","currency":"USD"}` + "\n"
@@ -137,26 +104,20 @@ func TestCheckDefaultCurrency(t *testing.T) {
 		args               []string
 		wantCode           int
 		want               report // compared in verdict, reason, member and currency
-		wantErr            string
 	}{
-		{name: "none refuses a message without one", message: smallest, wantCode: exitNo, want: report{Verdict: "refused", Reason: "missing_field", Member: "currency"}},
+		{name: "none refuses a message without one", message: smallest, wantCode: term.ExitNo, want: report{Verdict: "refused", Reason: "missing_field", Member: "currency"}},
 		{name: "none accepts a message with one", message: withEUR, want: report{Verdict: "payout", Currency: "EUR"}},
 		{name: "environment", message: smallest, env: "JPY", want: report{Verdict: "payout", Currency: "JPY"}},
 		{name: "flag over environment", message: smallest, env: "JPY", args: []string{"--default-currency", "USD"}, want: report{Verdict: "payout", Currency: "USD"}},
-		{name: "empty flag over environment", message: smallest, env: "JPY", args: []string{"--default-currency="}, wantCode: exitNo, want: report{Verdict: "refused", Reason: "missing_field", Member: "currency"}},
-		{name: "the message's own wins", message: withEUR, args: []string{"--default-currency", "USD"}, want: report{Verdict: "payout", Currency: "EUR"}},
-		{name: "flag is no currency", message: smallest, args: []string{"--default-currency", "usd"}, wantCode: exitError, wantErr: `--default-currency is "usd"; give an ISO 4217`},
-		{name: "environment is no currency", message: smallest, env: "dollars", wantCode: exitError, wantErr: `DEFAULT_CURRENCY is "dollars"; give an ISO 4217`},
+		{name: "empty flag over environment", message: smallest, env: "JPY", args: []string{"--default-currency="}, wantCode: term.ExitNo, want: report{Verdict: "refused", Reason: "missing_field", Member: "currency"}},
+		{name: "message over flag", message: withEUR, args: []string{"--default-currency", "USD"}, want: report{Verdict: "payout", Currency: "EUR"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			got := settlectl(t, strings.NewReader(tt.message), map[string]string{"DEFAULT_CURRENCY": tt.env}, append([]string{"check"}, tt.args...)...)
-			if got.code != tt.wantCode || !strings.Contains(got.errOut, tt.wantErr) {
-				t.Fatalf("exit code %d, want %d; standard error %q, want %q in it", got.code, tt.wantCode, got.errOut, tt.wantErr)
-			}
-			if tt.wantErr != "" {
-				return
+			if got.code != tt.wantCode || got.errOut != "" {
+				t.Fatalf("exit code %d, want %d; standard error %q", got.code, tt.wantCode, got.errOut)
 			}
 			said := parse[report](t, got.out)
 			if diff := cmp.Diff(tt.want, report{Verdict: said.Verdict, Reason: said.Reason, Member: said.Member, Currency: said.Currency}); diff != "" {
@@ -166,7 +127,7 @@ func TestCheckDefaultCurrency(t *testing.T) {
 	}
 }
 
-// countingReader gives spaces for ever and counts them.
+// countingReader is an endless input of spaces, and counts them.
 type countingReader struct{ given int }
 
 func (r *countingReader) Read(p []byte) (int, error) {
@@ -177,12 +138,12 @@ func (r *countingReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestCheckReadsNoMoreThanItHasTo(t *testing.T) {
+func TestCheckBoundsItsInput(t *testing.T) {
 	t.Parallel()
 	endless := &countingReader{}
 	got := settlectl(t, endless, nil, "check")
 	said := parse[report](t, got.out)
-	if got.code != exitNo || said.Reason != payout.ReasonTooLarge || !strings.Contains(said.Detail, "more than 65536 bytes") {
+	if got.code != term.ExitNo || said.Reason != payout.ReasonTooLarge || !strings.Contains(said.Detail, "more than 65536 bytes") {
 		t.Errorf("exit code %d, %+v", got.code, said)
 	}
 	if endless.given > payout.MaxMessageBytes+1 {
@@ -190,72 +151,21 @@ func TestCheckReadsNoMoreThanItHasTo(t *testing.T) {
 	}
 
 	exact := smallest + strings.Repeat(" ", payout.MaxMessageBytes-len(smallest))
-	if got := settlectl(t, strings.NewReader(exact), nil, "check", "--default-currency", "USD"); got.code != exitOK {
+	if got := settlectl(t, strings.NewReader(exact), nil, "check", "--default-currency", "USD"); got.code != term.ExitOK {
 		t.Errorf("a message of exactly the limit: exit code %d: %s", got.code, got.out)
 	}
 }
 
-func TestErrorsSayWhatToDo(t *testing.T) {
+func TestCheckNamesByteOrderMarks(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	missing := filepath.Join(dir, "missing.json")
-	broken := iotest.ErrReader(errors.New("the disk is gone"))
-	tests := []struct {
-		name string
-		in   io.Reader
-		args []string
-		want string
-	}{
-		{"missing file", nil, []string{"check", missing}, "missing.json: no such file or directory; name a file"},
-		{"directory", nil, []string{"check", dir}, dir + " is a directory; name a file"},
-		{"broken input", broken, []string{"check"}, "read the message from standard input: the disk is gone"},
-		{"two files", nil, []string{"check", "a", "b"}, "See 'settlectl check --help'"},
-		{"unknown flag", nil, []string{"check", "--what"}, "settlectl check: there is no flag --what here; there is --default-currency, --help\nSee 'settlectl check --help'"},
-		{"unknown command", nil, []string{"settle"}, "there is no command settlectl settle; give capacity, "},
-		{"no file to publish", nil, []string{"publish", "--topic", "projects/p/topics/t"}, "See 'settlectl publish --help'"},
-		{"missing file to publish", nil, []string{"publish", missing, "--topic", "projects/p/topics/t"}, "missing.json: no such file"},
-		{"no topic", nil, []string{"publish", "-"}, "settlectl publish: --topic is missing: name of the topic"},
-		{"topic without project", nil, []string{"publish", "-", "--topic", "t"}, "add --project"},
-		{"topic of another kind", nil, []string{"publish", "-", "--topic", "projects/p/subscriptions/s"}, "give projects/P/topics/T"},
-		{"two projects", nil, []string{"publish", "-", "--topic", "projects/p/topics/t", "--project", "q"}, "leave --project out"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			got := settlectl(t, tt.in, nil, tt.args...)
-			if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, tt.want) {
-				t.Errorf("exit code %d, standard output %q, standard error %q; want %q in it", got.code, got.out, got.errOut, tt.want)
-			}
-		})
-	}
-}
-
-type fullDisk struct{}
-
-func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
-
-func TestResultThatCannotBeWrittenIsAnError(t *testing.T) {
-	t.Parallel()
-	for _, message := range []string{smallest, "[]"} {
-		var errOut bytes.Buffer
-		code := run(t.Context(), []string{"check", "--default-currency", "USD"}, streams{
-			in: strings.NewReader(message), out: fullDisk{}, err: &errOut, getenv: func(string) string { return "" },
-		})
-		if code != exitError || !strings.Contains(errOut.String(), "no space left") {
-			t.Errorf("exit code %d, standard error %q", code, errOut.String())
+	for encoding, message := range map[string]string{
+		"UTF-8": "\ufeff" + smallest, "UTF-16": "\xff\xfe{\x00", "": " " + smallest[1:],
+	} {
+		got := settlectl(t, strings.NewReader(message), nil, "check")
+		said := parse[report](t, got.out)
+		want := "the message begins with a " + encoding + " byte order mark"
+		if got.code != term.ExitNo || said.Reason != payout.ReasonNotJSON || strings.Contains(said.Detail, want) != (encoding != "") {
+			t.Errorf("%q: exit code %d, %+v; want %q", message, got.code, said, want)
 		}
-	}
-}
-
-func TestEveryHelpHasAnExample(t *testing.T) {
-	t.Parallel()
-	for _, args := range [][]string{{}, {"check"}, {"publish"}, {"verify"}} {
-		got := settlectl(t, nil, nil, append(args, "--help")...)
-		if got.code != exitOK || !strings.Contains(got.out, "Examples:\n") || !strings.Contains(strings.ToLower(got.out), "exit codes:") {
-			t.Errorf("%q --help: exit code %d:\n%s", args, got.code, got.out)
-		}
-	}
-	if got := settlectl(t, nil, nil, "completion", "bash"); got.code != exitOK || !strings.Contains(got.out, "settlectl") {
-		t.Errorf("completion bash: exit code %d", got.code)
 	}
 }

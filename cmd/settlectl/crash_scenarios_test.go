@@ -10,13 +10,14 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
-// rpcPublish is Pub/Sub's.
+// rpcPublish is the method of Pub/Sub.
 const rpcPublish = "Publish"
 
-// notSpanners are the requests to others than Spanner.
+// notSpanners are requests to the bank and to Pub/Sub.
 var notSpanners = []string{http.MethodGet, http.MethodPost, rpcPublish}
 
 // crashNote is the note of every command.
@@ -25,22 +26,22 @@ const crashNote = "letter of the bank, ref 4711"
 // alsoReleased ends the ID of a settlement that is released together with another.
 const alsoReleased = "-2"
 
-// crashScenario is something that operators change.
+// crashScenario is a command that changes rows.
 type crashScenario struct {
 	name string
-	// given brings the settlement to where somebody has to change something.
+	// given prepares the settlement for the command.
 	given func(l *crashLane, id string)
 	// args are the command.
 	args func(l *crashLane, id string) []string
-	// sends are its requests to others than Spanner.
+	// sends are its requests to the bank and to Pub/Sub.
 	sends []string
 	// does is the effect of the command, all at once but for a command inParts.
 	does    standing
 	inParts bool
-	// answers says whether the answer to the same command is clear, given again after a
-	// crash; done says that everything was done before.
+	// answers reports whether a second run of the command gave the right answer; done
+	// tells whether the first run was complete.
 	answers func(done bool, got outcome) bool
-	// end is how everything ends, wherever the process was killed.
+	// end is the final state, whatever the crash point.
 	end standing
 }
 
@@ -48,44 +49,44 @@ func crashScenarios() []crashScenario {
 	return append(append(crashingDecisions(), crashingReleases()...), crashingResolutions()...)
 }
 
-// flags appends those that every command has, which name who acts and why.
+// flags appends the flags of all commands.
 func flags(command ...string) []string { return append(command, "--by", "ines", "--note", crashNote) }
 
-// decides is the command of a decision.
+// decides returns the command of a decision.
 func decides(more ...string) func(*crashLane, string) []string {
 	return func(_ *crashLane, id string) []string {
 		return append(append(flags("decide", id), "--second", "bert", "--json"), more...)
 	}
 }
 
-func succeeds(_ bool, got outcome) bool { return got.code == exitOK }
+func succeeds(_ bool, got outcome) bool { return got.code == term.ExitOK }
 
-// madeOnce is what decide answers.
+// madeOnce checks the answer of decide.
 func madeOnce(done bool, got outcome) bool {
 	verdict := `"verdict":"made"`
 	if done {
 		verdict = `"verdict":"made before"`
 	}
-	return got.code == exitOK && strings.Contains(got.out, verdict)
+	return got.code == term.ExitOK && strings.Contains(got.out, verdict)
 }
 
-// publishedOnce is what release answers of one message.
+// publishedOnce checks the answer of release for one message.
 func publishedOnce(done bool, got outcome) bool {
 	if done {
-		return got.code == exitNo && strings.Contains(got.errOut, `it was released by "ines"`)
+		return got.code == term.ExitNo && strings.Contains(got.errOut, `it was released by "ines"`)
 	}
-	return got.code == exitOK && strings.Contains(got.out, "published")
+	return got.code == term.ExitOK && strings.Contains(got.out, "published")
 }
 
-// sentOnce is what reconcile answers: what has died can hold the instruction still.
+// sentOnce checks the answer of reconcile. The killed process can still hold the lease.
 func sentOnce(done bool, got outcome) bool {
-	if got.code == exitOK {
+	if got.code == term.ExitOK {
 		return !done
 	}
-	return got.code == exitNo && (strings.Contains(got.errOut, "another step is working on it") || strings.Contains(got.errOut, "it is due at "))
+	return got.code == term.ExitNo && (strings.Contains(got.errOut, "another step is working on it") || strings.Contains(got.errOut, "it is due at "))
 }
 
-// forPeople is a status at which the reconciler asks a person.
+// forPeople is a status that makes an instruction manual.
 var forPeople = fakebank.Step{Status: "BLCK"}
 
 func crashingDecisions() []crashScenario {
@@ -93,7 +94,7 @@ func crashingDecisions() []crashScenario {
 		confirmed, rejected, returned = transfer.StateConfirmed, transfer.StateRejected, transfer.StateReturned
 		uncertain                     = transfer.StateUncertain
 	)
-	asked := func(keys int) (sends []string) { // of every key that it has, had or can get
+	asked := func(keys int) (sends []string) { // one request for each past, present and possible key
 		for range keys {
 			sends = append(sends, http.MethodGet)
 		}
@@ -116,12 +117,12 @@ func crashingDecisions() []crashScenario {
 			given: manual(lostPlan, forgotten), does: standing{decisions: 1, reversals: 1, instruction: rejected},
 		},
 		{
-			name: "decide rejected what was sent back", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBack,
+			name: "decide rejected after a return", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBack,
 			given: manual(fakebank.Plan{Steps: []fakebank.Step{forPeople}, Life: []fakebank.Change{{Status: fakebank.Returned}}}, time.Minute),
 			does:  standing{decisions: 1, reversals: 1, instruction: returned},
 		},
 		{
-			name: "decide rejected what is reversed", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBackLate,
+			name: "decide rejected after a reversal", args: decides("--rejected"), answers: madeOnce, sends: asked(4), end: sentBackLate,
 			given: executedAfterAll, does: standing{decisions: 1, reversals: 1, instruction: rejected},
 		},
 		{
@@ -133,8 +134,8 @@ func crashingDecisions() []crashScenario {
 			given: resentInVain, does: standing{decisions: 2, superseded: 2, instruction: uncertain},
 		},
 		{
-			// Both keys are asked about before the send.
-			name: "reconcile what is to be sent again", sends: append(asked(2), http.MethodPost), end: resent, inParts: true, answers: sentOnce,
+			// The bank is asked about both keys before the send.
+			name: "reconcile after a decision to resend", sends: append(asked(2), http.MethodPost), end: resent, inParts: true, answers: sentOnce,
 			args:  func(_ *crashLane, id string) []string { return []string{"reconcile", id} },
 			given: toBeResent, does: standing{decisions: 1, superseded: 1, instruction: transfer.StateAccepted},
 		},
@@ -142,15 +143,14 @@ func crashingDecisions() []crashScenario {
 }
 
 const (
-	// forgotten is when the bank may have forgotten a key, for the reconciler.
+	// forgotten is the age at which the reconciler assumes that the bank forgot a key.
 	forgotten = 20 * time.Hour
-	// waited is how long people wait then: until it has, for them too.
+	// waited is the further time until a person may assume it too.
 	waited = 6 * time.Hour
 )
 
-// manual settles a payout, of whose transfer the bank makes what the plan says, and
-// brings its instruction to people after some time. From then on the bank follows the
-// other plan, if there is one.
+// manual settles a payout whose transfer follows the plan, and makes its instruction
+// manual after some time. From then on the bank follows the other plan, if there is one.
 func manual(plan fakebank.Plan, after time.Duration, then ...fakebank.Plan) func(*crashLane, string) {
 	return func(l *crashLane, id string) {
 		l.t.Helper()
@@ -163,8 +163,7 @@ func manual(plan fakebank.Plan, after time.Duration, then ...fakebank.Plan) func
 	}
 }
 
-// people lets the reconciler bring an instruction to people after some time, who
-// wait.
+// people makes an instruction manual after some time, and waits.
 func (l *crashLane) people(id string, after time.Duration) {
 	l.t.Helper()
 	l.pass(id, after)
@@ -172,8 +171,8 @@ func (l *crashLane) people(id string, after time.Duration) {
 	l.pass(id, waited)
 }
 
-// executedAfterAll is a transfer that the bank has rejected, executed all the same and
-// sent back when somebody asked.
+// executedAfterAll is a transfer that the bank first rejected, then executed and
+// finally returned.
 func executedAfterAll(l *crashLane, id string) {
 	l.t.Helper()
 	say := func(status string) {
@@ -191,8 +190,7 @@ func executedAfterAll(l *crashLane, id string) {
 	say(fakebank.Returned)
 }
 
-// resentInVain is a payout that people have sent again, and that the bank has
-// forgotten again.
+// resentInVain is a resent payout that the bank has forgotten again.
 func resentInVain(l *crashLane, id string) {
 	l.t.Helper()
 	decidedToResend(l, id)
@@ -201,7 +199,7 @@ func resentInVain(l *crashLane, id string) {
 	l.script(id, executedPlan)
 }
 
-// toBeResent is a payout that people have decided to send again.
+// toBeResent is a payout with a decision to resend it.
 func toBeResent(l *crashLane, id string) {
 	l.t.Helper()
 	decidedToResend(l, id)
@@ -211,7 +209,7 @@ func toBeResent(l *crashLane, id string) {
 func decidedToResend(l *crashLane, id string) {
 	l.t.Helper()
 	manual(lostPlan, forgotten)(l, id)
-	if got := l.run(decides("--resend-new-key")(l, id)); got.code != exitOK {
+	if got := l.run(decides("--resend-new-key")(l, id)); got.code != term.ExitOK {
 		l.t.Fatalf("decide: %s", got.errOut)
 	}
 }
@@ -272,7 +270,7 @@ func crashingReleases() []crashScenario {
 			},
 		},
 		{
-			// Two of them are one payout.
+			// Two of the messages are the same payout.
 			name: "release all of a reason", sends: []string{rpcPublish, rpcPublish, rpcPublish}, does: standing{released: 3}, inParts: true, answers: succeeds, end: three,
 			given: quarantined(withoutCurrency, withoutCurrency, strings.Replace(withoutCurrency, "ID", "ID"+alsoReleased, 1)),
 			args: func(l *crashLane, _ string) []string {
@@ -282,12 +280,12 @@ func crashingReleases() []crashScenario {
 	}
 }
 
-// releases is the command of a release.
+// releases returns the command of a release.
 func (l *crashLane) releases(args ...string) []string {
 	return append(flags(append([]string{"release"}, args...)...), "--topic", l.topic.name)
 }
 
-// quarantined delivers messages that the function refuses as it was configured then.
+// quarantined delivers messages that the function refuses without a default currency.
 func quarantined(messages ...string) func(*crashLane, string) {
 	return func(l *crashLane, id string) {
 		l.t.Helper()

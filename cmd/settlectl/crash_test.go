@@ -17,16 +17,16 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
 
-// TestEveryCrashPoint walks everything that operators change, as the function is
-// walked by its own test of that name: settlectl, which is a process of its own, is
-// killed just before and just after each RPC to Spanner and Pub/Sub and each question
-// to the bank. The operator gives the same command again, what was published is
-// delivered, the reconciler runs, and the whole state is checked.
+// TestEveryCrashPoint kills settlectl, in a process of its own, just before and just
+// after each of its RPCs to Spanner and Pub/Sub and each bank request, for every command
+// that changes rows. Then it runs the same command again, delivers the published
+// messages, runs the reconciler, and checks the whole state.
 func TestEveryCrashPoint(t *testing.T) {
 	t.Parallel()
 	var (
@@ -41,30 +41,27 @@ func TestEveryCrashPoint(t *testing.T) {
 }
 
 const (
-	// crashLanes wait for each other's transactions in the emulator more than they
-	// compute.
+	// crashLanes mostly wait for transactions in the emulator.
 	crashLanes = 8
-	// crashesPerLane is more than a scenario has: what a crash has left as it was serves
-	// the next point.
+	// crashesPerLane exceeds the points of a scenario, because a settlement that a crash
+	// left unchanged serves the next point.
 	crashesPerLane = 100
-	// mostTries bounds how often something is tried again that got no answer: a killed
-	// process can leave a transaction open, and now and then the emulator lets nobody
-	// else in for longer than a command waits.
+	// mostTries bounds the retries after an error. A killed process can leave a transaction
+	// open, which can block others in the emulator for longer than a command waits.
 	mostTries = 5
 	// mostSteps bounds the steps after a crash.
 	mostSteps = 12
 )
 
-// crashLane is a database, a bank and a topic in which points are walked one after
-// another, each with a settlement of its own.
+// crashLane is a database, a bank and a topic for the points that run one after another.
 type crashLane struct {
 	*fixture
 
 	topic testTopic // where the scenario releases
 	// messages are the IDs of messages in quarantine, by settlement.
 	messages map[string][]string
-	// untouched is a settlement that is as it was given, and books what there was then;
-	// empty: there is none.
+	// untouched is a prepared settlement that no crash has changed, and books its state;
+	// empty: none.
 	untouched string
 	books     crash.State
 }
@@ -73,19 +70,19 @@ type crashLane struct {
 func (s crashScenario) open(t *testing.T) crash.Scenario {
 	t.Helper()
 	l := &crashLane{fixture: newFixture(t), messages: map[string][]string{}}
-	l.service.Now, l.stepper.Now = time.Now, time.Now // as the programs have it
+	l.service.Now, l.stepper.Now = time.Now, time.Now // the clock of the programs
 	if slices.Contains(s.sends, rpcPublish) {
 		l.topic = newTopicFor(t)
 	}
 	t.Cleanup(func() {
 		if l.untouched != "" {
-			t.Error("the last crash has changed nothing: the command was never given to its end")
+			t.Error("the last crash changed nothing: the command never ran to its end")
 		}
 	})
 	return func(t *testing.T, n int, r *crash.Recorder) { s.point(t, l, fmt.Sprintf("stl-%04d", n), r) }
 }
 
-// check looks at what a process that lives sends to others than Spanner.
+// check compares the requests of a surviving process to the bank and to Pub/Sub.
 func (s crashScenario) check(t *testing.T, recorded []crash.Point) {
 	t.Helper()
 	var sent []string
@@ -99,10 +96,8 @@ func (s crashScenario) check(t *testing.T, recorded []crash.Point) {
 	}
 }
 
-// point runs the scenario once, with the process on the wire. Where a crash has left
-// all rows and transfers as they were, the same command is given again by the next
-// point, which kills it a moment later: only the last of them has something to make
-// good.
+// point runs the scenario once with a crash. If the crash left all rows and transfers
+// unchanged, the next point runs the same command and kills it a moment later.
 func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, r *crash.Recorder) {
 	t.Helper()
 	if l.untouched == "" {
@@ -114,7 +109,7 @@ func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, r *crash.
 	seen, killed := r.Points()
 	books := l.look(t)
 	left := standingOf(books, id)
-	if !killed && (got.code != exitOK || left.effect() != s.does) {
+	if !killed && (got.code != term.ExitOK || left.effect() != s.does) {
 		t.Errorf("exit code %d, %s%s, and it left %+v, want %+v", got.code, got.out, got.errOut, left.effect(), s.does)
 	}
 	published := arrived(seen, killed)
@@ -130,15 +125,15 @@ func (s crashScenario) point(t *testing.T, l *crashLane, fresh string, r *crash.
 	least := published + left.quarantined
 	s.deliverPublished(t, l, least, least+(tries-1)*left.quarantined)
 	s.settle(t, l, id)
-	s.again(t, l, id, true) // by somebody who comes late
+	s.again(t, l, id, true) // a late repetition
 	s.deliverPublished(t, l, 0, 0)
 	if got := standingOf(l.look(t), id); got != s.end {
 		t.Errorf("given once more at the end, the command left %+v, want %+v", got, s.end)
 	}
 }
 
-// outlast waits until the emulator has given up the transaction that a dead process may
-// have left open, and which would have the next one try again.
+// outlast waits until the emulator ends the transaction that the killed process may have
+// left open, which would block the next one.
 func (l *crashLane) outlast(t *testing.T) {
 	t.Helper()
 	_, err := l.client.ReadWriteTransaction(t.Context(), func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
@@ -149,7 +144,7 @@ func (l *crashLane) outlast(t *testing.T) {
 	}
 }
 
-// runOn runs settlectl as a process that dies as the wire has it.
+// runOn runs settlectl as a process that the wire kills.
 func (l *crashLane) runOn(t *testing.T, r *crash.Recorder, args []string) outcome {
 	t.Helper()
 	env := l.operatorsEnv()
@@ -166,11 +161,11 @@ func (l *crashLane) runOn(t *testing.T, r *crash.Recorder, args []string) outcom
 		defer proxy.Close()
 		env[name] = proxy.Addr
 	}
-	env["GOGC"] = "off" // it lives for a moment
+	env["GOGC"] = "off" // a short-lived process
 	cmd, started, ended := program(t.Context(), t, env, args...), make(chan struct{}), make(chan struct{})
 	r.OnKill(func() {
 		<-started
-		_ = cmd.Process.Kill() // it may be about to end
+		_ = cmd.Process.Kill() // the process may have ended
 		<-ended
 	})
 	l.gate.Watch(r)
@@ -181,7 +176,7 @@ func (l *crashLane) runOn(t *testing.T, r *crash.Recorder, args []string) outcom
 	return wait()
 }
 
-// operatorsEnv leads the operator to everything.
+// operatorsEnv is the environment of the operator.
 func (l *crashLane) operatorsEnv() map[string]string {
 	env := l.env()
 	maps.Copy(env, map[string]string{"BANK_URL": l.gate.URL, "BANK_TOKEN": fixtureToken, "DEFAULT_CURRENCY": "USD"})
@@ -191,25 +186,24 @@ func (l *crashLane) operatorsEnv() map[string]string {
 	return env
 }
 
-// again gives the same command once more. It succeeds, or says that there is nothing
-// left to do, as there is where done does not say so. It returns how often it was given
-// until it was answered.
+// again runs the same command until it gives no error, and checks its answer. done tells
+// whether the crashed run was complete. It returns the number of runs.
 func (s crashScenario) again(t *testing.T, l *crashLane, id string, done bool) (tries int) {
 	t.Helper()
 	got := l.run(s.args(l, id))
-	for tries = 1; tries < mostTries && got.code == exitError; tries++ {
+	for tries = 1; tries < mostTries && got.code == term.ExitError; tries++ {
 		t.Logf("again: %s; once more", got.errOut)
 		got = l.run(s.args(l, id))
 	}
-	done = done || tries > 1 && got.code == exitNo
+	done = done || tries > 1 && got.code == term.ExitNo
 	if !s.answers(done, got) {
-		t.Errorf("again, and everything was done before %t: exit code %d, %s%s", done, got.code, got.out, got.errOut)
+		t.Errorf("again, after a complete run %t: exit code %d, %s%s", done, got.code, got.out, got.errOut)
 	}
 	return tries
 }
 
-// run runs settlectl without a crash: in this process, where the environment does not
-// have to lead to another Pub/Sub.
+// run runs settlectl without a crash, in this process unless it needs another
+// PUBSUB_EMULATOR_HOST.
 func (l *crashLane) run(args []string) outcome {
 	l.t.Helper()
 	if l.topic.name == "" {
@@ -218,11 +212,10 @@ func (l *crashLane) run(args []string) outcome {
 	return start(l.t, program(l.t.Context(), l.t, l.operatorsEnv(), args...))()
 }
 
-// arrived counts the messages that a process has published, whether or not it heard
-// of it.
+// arrived counts the published messages, also without an answer.
 func arrived(seen []crash.Point, killed bool) (n int) {
 	if killed && seen[len(seen)-1].At == faultproxy.Requested {
-		seen = seen[:len(seen)-1] // nobody has got it
+		seen = seen[:len(seen)-1] // the request was not sent
 	}
 	for _, m := range seen {
 		if m.Call == rpcPublish && m.At == faultproxy.Requested {
@@ -232,8 +225,7 @@ func arrived(seen []crash.Point, killed bool) (n int) {
 	return n
 }
 
-// deliverPublished delivers what the topic has, if there is one, which has to be so many
-// messages.
+// deliverPublished delivers the messages of the topic, and checks their number.
 func (s crashScenario) deliverPublished(t *testing.T, l *crashLane, least, most int) {
 	t.Helper()
 	if !slices.Contains(s.sends, rpcPublish) {
@@ -245,7 +237,7 @@ func (s crashScenario) deliverPublished(t *testing.T, l *crashLane, least, most 
 	}
 	for _, m := range received {
 		if len(m.GetAttributes()[ledger.ReleasedAttribute]) != 64 {
-			t.Errorf("message %s does not say whence it comes: %v", m.GetMessageId(), m.GetAttributes())
+			t.Errorf("message %s lacks the attribute: %v", m.GetMessageId(), m.GetAttributes())
 		}
 		result, err := l.service.Deliver(t.Context(), settle.Delivery{Message: settle.Message{
 			ID: m.GetMessageId(), Subscription: fixtureSubscription, PublishTime: m.GetPublishTime().AsTime(), Data: m.GetData(), Attributes: m.GetAttributes(),
@@ -256,8 +248,7 @@ func (s crashScenario) deliverPublished(t *testing.T, l *crashLane, least, most 
 	}
 }
 
-// settle makes the steps that are due until everything is as it has to end, and one
-// more, and looks at the world.
+// settle makes the due steps until the state is the final one, and at least one step.
 func (s crashScenario) settle(t *testing.T, l *crashLane, id string) {
 	t.Helper()
 	got := standingOf(l.look(t), id)
@@ -274,44 +265,44 @@ func (s crashScenario) settle(t *testing.T, l *crashLane, id string) {
 	}
 }
 
-// pass lets time pass for the settlement's instruction, and for the bank.
+// pass advances the clock of the settlement's instruction and of the bank.
 func (l *crashLane) pass(id string, d time.Duration) {
 	l.t.Helper()
 	crash.AdvanceClock(l.t, l.client, id, d)
 	l.clock.Advance(d)
 }
 
-// passUntilDue lets time pass until the instruction is due.
+// passUntilDue advances the clock until the instruction is due.
 func (l *crashLane) passUntilDue(id string) {
 	l.t.Helper()
 	l.clock.Advance(crash.AdvanceClockUntilDue(l.t, l.client, id, time.Now()))
 }
 
-// standing is what Spanner and the bank have of one settlement.
+// standing is the state of one settlement in Spanner and at the bank.
 type standing struct {
 	movements, receipts, reversals int
 
 	conflicts, resolved   int // open ones, and closed ones
 	quarantined, released int // open messages, and closed ones
 	decisions, superseded int
-	executed, moved       int // transfers of the bank, and those that were not sent back
+	executed, moved       int // transfers of the bank, and those without a return
 	instruction           transfer.State
 }
 
-// effect is what operators do.
+// effect is the part of the state that operators change.
 func (s standing) effect() standing {
 	return standing{
 		reversals: s.reversals, resolved: s.resolved, released: s.released, decisions: s.decisions, superseded: s.superseded, instruction: s.instruction,
 	}
 }
 
-// look reads and checks the whole state, that of all settlements of the lane.
+// look reads and checks the whole state of the lane.
 func (l *crashLane) look(t *testing.T) crash.State {
 	t.Helper()
 	return crash.ReadState(t, l.client, l.bank, false)
 }
 
-// standingOf returns what there is of one settlement.
+// standingOf returns the state of one settlement.
 func standingOf(b crash.State, id string) (of standing) {
 	count := func(n *int, counts bool) {
 		if counts {

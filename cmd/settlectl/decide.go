@@ -13,7 +13,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// decision is decide's answer.
+// decision is the answer of decide.
 type decision struct {
 	SettlementID string            `json:"settlement_id"`
 	Decision     transfer.Decision `json:"decision"`
@@ -29,11 +29,11 @@ type decision struct {
 	Do           string            `json:"do,omitzero"`
 }
 
-// bankStatus is what the bank said of one key.
+// bankStatus is the bank's answer about one key.
 type bankStatus struct {
 	Key        string `json:"idempotency_key"`
 	Superseded bool   `json:"superseded,omitzero"`
-	Later      bool   `json:"later,omitzero"` // a key that the database does not know to be used
+	Later      bool   `json:"later,omitzero"` // a key that the database does not know as used
 	Reading    string `json:"reading"`
 	HTTPStatus int    `json:"http_status,omitzero"`
 	Status     string `json:"status,omitzero"`
@@ -47,6 +47,46 @@ const (
 	verdictWouldBe    = "would be made"
 )
 
+const decideHelp = `decide records the decision of two people about a manual instruction, and their
+evidence. It first asks the bank's status API and shows the answer. It refuses a
+decision that the bank contradicts, and names the next step.
+
+--by and --second are statements for an audit. They authenticate no person; the
+first person vouches for the second.
+
+  --confirmed       the bank executed the transfer once and as instructed
+  --rejected        the bank did not execute the transfer and never will, or
+                    returned it: the movement is reversed for good
+  --resend-new-key  send the transfer again under a new idempotency key
+
+A not-found answer does not prove that the bank never will execute a transfer.
+Ask the bank for a written statement, and name it in the note. The note is kept
+for ever: put no payload into it.
+
+--resend-new-key needs proof that no earlier key of the instruction can lead to
+a transfer. Either the bank says rejected, or it says not found and its key
+lifetime has passed since the last send. Before each send and at each later
+check the bank is asked about the earlier keys too. If one is alive, the
+instruction becomes manual again with severity CRITICAL. Both functions must run
+this version or a later one. The reconciler sends at its next run; settlectl
+reconcile sends at once.
+
+--rejected and --resend-new-key also ask about the keys that the instruction
+could get later, because a restored database can have forgotten a used key. The
+bank must know none of them. --confirmed is refused while the bank says executed
+or pending for more than one key.
+
+--without-bank decides although the bank's status is unknown; give the reason in
+the note. An answer of the bank still counts. It excludes --resend-new-key.
+
+` + bankHelp + `
+` + changeHelp + `
+` + roleHelp + `
+
+Running the same command again after a lost answer succeeds without a change.
+Exit codes: 0 recorded, or with --dry-run it would be, 1 refused, 2 usage error
+or no connection, 3 no such settlement, 130 interrupted.`
+
 func newDecide(s streams) *cobra.Command {
 	var (
 		database databaseFlags
@@ -57,59 +97,20 @@ func newDecide(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "decide ID --confirmed|--rejected|--resend-new-key",
-		Short: "Decide about a bank instruction that waits for a person",
-		Long: `decide records what two people decide about an instruction that is manual, and
-what they know it from. It asks the bank's status API first and shows what that
-says; a decision that the bank contradicts is refused, and says what to do.
-
---by and --second are statements that are recorded for an audit. They
-authenticate nobody: that the second one has looked is what the first one says.
-
-  --confirmed       the bank executed the transfer, once and as instructed
-  --rejected        the bank did not execute it and never will, or sent it back:
-                    the movement is reversed, once and for ever
-  --resend-new-key  it is to be sent again, under a new idempotency key
-
-"Not found" is no proof that a transfer never will be executed: have the bank
-say so in writing, and name the letter in the note, which is kept for ever. Put
-no payload into it.
-
---resend-new-key needs proof that nothing will come of any key that the
-instruction had: the bank's status says rejected, or it says not found and the
-bank's key lifetime has passed since the latest send. The old keys are asked
-about before each send and in every later question; one that turns out to be
-alive makes the instruction manual again, severity CRITICAL. Both functions have
-to run this version or a later one, or nobody watches the old keys. The send
-itself comes with the next run of the reconciler, or with settlectl reconcile.
-
---rejected and --resend-new-key also ask about the keys that the instruction can
-still get, of which the bank must know nothing: after a restore to an earlier
-time the database does not know of a key that was used. --confirmed is refused
-while the bank says executed or pending of more than one key.
-
---without-bank decides although the bank's status cannot be learnt; the note has
-to say why. What the bank does say counts all the same. It does not go with
---resend-new-key.
-
-` + bankHelp + `
-` + changeHelp + `
-` + roleHelp + `
-
-The same command again, after an answer that was lost, succeeds and changes
-nothing. Exit codes: 0 recorded, or would be with --dry-run, 1 refused, 2 wrong
-usage or no connection, 3 no such settlement, 130 interrupted.`,
+		Short: "Record a decision about a manual bank instruction",
+		Long:  decideHelp,
 		Example: `  settlectl decide stl-8491 --rejected \
     --by ines@example.com --second bert@example.com \
-    --note "bank's letter of 2026-11-30, ref 4711: never will be executed" \
+    --note "bank's letter of 2026-11-30, ref 4711: not executed" \
     --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl decide stl-8491 --confirmed --by ines --second bert \
     --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
-		Args:              oneArgument("ID"),
+		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(database.check(), from.check(database), output.check(), requireText(cmd, "by", "second", "note"))
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(database.check(), from.check(database), output.check(), checkText(cmd, "by", "second", "note")); err != nil {
+				return err
+			}
 			for i, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected, transfer.DecideResend} {
 				if is[i] {
 					v.Decision = d
@@ -120,37 +121,41 @@ usage or no connection, 3 no such settlement, 130 interrupted.`,
 				return err
 			}
 			if b.bank == nil && !v.WithoutBank {
-				return fmt.Errorf("%w, or decide --without-bank", errNoBankHere)
+				return fmt.Errorf("%w, or give --without-bank", errNoBank)
 			}
-			v.Remark = b.remark
-			return banked(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *ledger.Operator) error {
+			v.Remark = b.auth.remark
+			return withBank(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *ledger.Operator) error {
 				err := decide(ctx, s, output.form, o, args[0], v)
-				if shut := b.door.err(); shut != nil && err != nil {
-					return shut
+				if authErr := b.auth.err(); authErr != nil && err != nil {
+					return authErr
 				}
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&is[0], "confirmed", false, "the bank executed it")
-	cmd.Flags().BoolVar(&is[1], "rejected", false, "the bank never will execute it, or sent it back")
-	cmd.Flags().BoolVar(&is[2], "resend-new-key", false, "send it again under a new idempotency key")
-	cmd.MarkFlagsOneRequired("confirmed", "rejected", "resend-new-key")
-	cmd.MarkFlagsMutuallyExclusive("confirmed", "rejected", "resend-new-key")
-	cmd.Flags().StringVar(&v.By, "by", "", "`who` decides")
-	cmd.Flags().StringVar(&v.Second, "second", "", "`who` else has looked at it and agrees")
-	cmd.Flags().StringVar(&v.Note, "note", "", "`how` they know, in one line")
-	require(cmd, "by", "second", "note")
-	cmd.Flags().BoolVar(&v.WithoutBank, "without-bank", false, "decide although the bank cannot be reached; the note says why")
-	cmd.Flags().BoolVar(&v.DryRun, "dry-run", false, "ask the bank and say what would be recorded, and record nothing")
-	cmd.MarkFlagsMutuallyExclusive("resend-new-key", "without-bank")
+	registerDecision(cmd, &v, &is)
 	database.register(cmd, s)
 	from.register(cmd)
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
-// decide prints what the bank says whether or not the decision is made.
+func registerDecision(cmd *cobra.Command, v *ledger.Verdict, is *[3]bool) {
+	cmd.Flags().BoolVar(&is[0], "confirmed", false, "the bank executed the transfer")
+	cmd.Flags().BoolVar(&is[1], "rejected", false, "the bank never will execute the transfer, or returned it")
+	cmd.Flags().BoolVar(&is[2], "resend-new-key", false, "send the transfer again under a new idempotency key")
+	cmd.MarkFlagsOneRequired("confirmed", "rejected", "resend-new-key")
+	cmd.MarkFlagsMutuallyExclusive("confirmed", "rejected", "resend-new-key")
+	cmd.Flags().StringVar(&v.By, "by", "", "`person` who decides (required)")
+	cmd.Flags().StringVar(&v.Second, "second", "", "second `person`, who agrees (required)")
+	cmd.Flags().StringVar(&v.Note, "note", "", "`evidence`, in one line (required)")
+	require(cmd, "by", "second", "note")
+	cmd.Flags().BoolVar(&v.WithoutBank, "without-bank", false, "decide although the bank is unreachable; give the reason in the note")
+	cmd.Flags().BoolVar(&v.DryRun, "dry-run", false, "ask the bank and print the result, and record nothing")
+	cmd.MarkFlagsMutuallyExclusive("resend-new-key", "without-bank")
+}
+
+// decide prints the bank's answer also if it refuses the decision.
 func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id string, v ledger.Verdict) error {
 	c, err := o.Open(ctx, id)
 	if err != nil {
@@ -173,10 +178,10 @@ func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id 
 	if printErr := d.print(s, form, c); printErr != nil {
 		return printErr
 	}
-	return err // the objection, if there is one
+	return err // nil, or the objection
 }
 
-// tell takes what is after the decision.
+// tell adds the instruction after the decision.
 func (d *decision) tell(c ledger.Case, after transfer.Instruction, made, dry bool) {
 	switch {
 	case made:
@@ -205,7 +210,7 @@ func bankStatuses(c ledger.Case) (all []bankStatus) {
 		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))
 	}
 	for i, r := range c.Said.Later {
-		if r.Reading != transfer.StatusNotFound { // which is what has to be
+		if r.Reading != transfer.StatusNotFound { // the only safe answer is left out
 			status := one(c.Instruction.LaterKeys()[i].String(), false, r)
 			status.Later = true
 			all = append(all, status)
@@ -216,23 +221,23 @@ func bankStatuses(c ledger.Case) (all []bankStatus) {
 
 func (d *decision) print(s streams, form string, c ledger.Case) error {
 	if form == outputJSON {
-		return printJSON(s.out, d)
+		return printJSON(s.Out, d)
 	}
 	facts := [][2]string{
 		{"settlement", d.SettlementID},
-		{"was", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, instant(c.Last.RecordedAt))},
-		{"because", c.Last.Event.Detail},
+		{"state before", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, clockOrNever(c.Last.RecordedAt))},
+		{"cause", c.Last.Event.Detail},
 	}
 	if d.Bank == nil {
-		facts = append(facts, [2]string{"bank", "not asked"})
+		facts = append(facts, [2]string{"bank status", "not asked"})
 	}
 	for _, b := range d.Bank {
-		name := "bank says"
+		name := "bank status"
 		switch {
 		case b.Superseded:
-			name = "of an old key"
+			name = "earlier key"
 		case b.Later:
-			name = "of a later key"
+			name = "later key"
 		}
 		facts = append(facts, [2]string{name, b.words()})
 	}
@@ -243,7 +248,7 @@ func (d *decision) print(s streams, form string, c ledger.Case) error {
 	return printFacts(s, facts)
 }
 
-// words is what the bank said, for a person.
+// words formats the answer for a person.
 func (b bankStatus) words() string {
 	text := b.Reading
 	if b.Status != "" {
@@ -262,16 +267,12 @@ func (b bankStatus) words() string {
 }
 
 func (d *decision) outcome() [][2]string {
-	is := "is"
-	if d.Verdict == verdictWouldBe {
-		is = "would be"
-	}
-	facts := [][2]string{{is, fmt.Sprintf("%s, version %d", d.ToState, d.Version)}}
+	facts := [][2]string{{"state after", fmt.Sprintf("%s, version %d", d.ToState, d.Version)}}
 	if d.Reversed {
 		facts = append(facts, [2]string{"movement", "reversed"})
 	}
 	if d.Decision == transfer.DecideResend {
 		facts = append(facts, [2]string{"new key", d.Key})
 	}
-	return append(facts, [2]string{"next check", instant(d.NextCheckAt)})
+	return append(facts, [2]string{"next check", clockOrNever(d.NextCheckAt)})
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// TestFixtureHasEveryCase keeps the other tests from looking at nothing.
+// TestFixtureHasEveryCase, or the other tests would test nothing.
 func TestFixtureHasEveryCase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).fill()

@@ -34,19 +34,18 @@ const (
 	stlReturned   = "stl-8482" // reversed
 	stlAccepted   = "stl-8483"
 	stlUncertain  = "stl-8484" // not found once
-	stlDeferred   = "stl-8485" // the bank asked to come again
-	stlHeld       = "stl-8486" // the bank does not let us in
+	stlDeferred   = "stl-8485" // the bank asked to retry later
+	stlHeld       = "stl-8486" // the bank rejected our credentials
 	stlOther      = "stl-8490" // manual: the bank answered with another transfer
 	stlForgotten  = "stl-8491" // manual: the bank may have forgotten the key
 	stlImpatience = "stl-8492" // manual: no final answer in 7 days
 	stlTwice      = "stl-8493" // manual: two transfers under the key
 	stlBlocked    = "stl-8494" // manual: the bank's status is for a person
-	stlVanished   = "stl-8495" // manual: the bank no longer knows what it had accepted
+	stlVanished   = "stl-8495" // manual: the bank no longer knows the accepted transfer
 )
 
-// stlEverything has everything at once, and IDs as long as they can be: two
-// conflicts, and an instruction that was sent twice, accepted, confirmed and
-// returned.
+// stlEverything has IDs of the maximum length, two conflicts, and an instruction that was
+// sent twice, accepted, confirmed and returned.
 var stlEverything = longID("stl-9000:")
 
 func longID(begin string) string { return begin + strings.Repeat("0123456789", 13)[:128-len(begin)] }
@@ -56,24 +55,23 @@ const (
 	fixtureSubscription = "projects/p/subscriptions/payouts"
 )
 
-// fixture is a database of a test's own on the emulator, and the real service
-// over it with a bank on loopback. Nothing happens by itself, and time passes for
-// the service and the bank when the test says so; commit timestamps are the
-// emulator's.
+// fixture is a test's own database on the emulator, with the real service and a fake
+// bank. Only the test makes steps and advances the clock of service and bank; commit
+// timestamps are the emulator's.
 type fixture struct {
 	t        *testing.T
 	database databaseFlags
-	client   *spanner.Client // for looking, and for what time does to rows
+	client   *spanner.Client // for direct reads and writes
 	store    *spannerstore.Store
 	bank     *fakebank.Bank
-	gate     *crash.Gate // the way to the bank
+	gate     *crash.Gate // between the service and the bank
 	clock    *fakebank.Clock
 	stepper  *transfer.Stepper
 	service  *settle.Service
 	ids      atomic.Int64
 }
 
-// newFixture returns one without any rows. The clock shows the time of now.
+// newFixture returns an empty fixture. Its clock starts at the present time.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	statements, err := schema.Statements()
@@ -110,21 +108,21 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// newID returns IDs of the shape of a UUID, in the order of their making.
+// newID returns ascending IDs in the form of a UUID.
 func (f *fixture) newID() string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", f.ids.Add(1)) }
 
-// env is the environment of a program that works with this database.
+// env is the environment of a program on this database.
 func (f *fixture) env() map[string]string {
 	return map[string]string{"SPANNER_DATABASE": f.database.name, "SPANNER_EMULATOR_HOST": f.database.emulator}
 }
 
-// run runs the program on the fixture's database, at the time of its clock.
+// run runs the program with the fixture's database and clock.
 func (f *fixture) run(args ...string) outcome {
 	f.t.Helper()
 	return settlectlAt(f.t, f.clock.Now, nil, f.env(), args...)
 }
 
-// message is a message as the subscription delivers it. Its ID is its number.
+// message returns a message with a new ID.
 func (f *fixture) message(data string) settle.Message {
 	return settle.Message{
 		ID: fmt.Sprintf("%d", 7_000_000_000_000_000+f.ids.Add(1)), Subscription: fixtureSubscription,
@@ -132,7 +130,7 @@ func (f *fixture) message(data string) settle.Message {
 	}
 }
 
-// deliver delivers a message once for each outcome that is to come of it.
+// deliver delivers a message once for each wanted outcome.
 func (f *fixture) deliver(data string, want ...settle.Outcome) {
 	f.t.Helper()
 	message := f.message(data)
@@ -149,8 +147,8 @@ func (f *fixture) handOver(d settle.Delivery, want settle.Outcome) {
 	}
 }
 
-// step makes a step of a settlement's instruction that much later than it is; the
-// clock stays, unlike by [fakebank.Clock.Advance].
+// step makes a step of a settlement's instruction at a later time, without advancing the
+// clock.
 func (f *fixture) step(id string, later time.Duration, want transfer.State) {
 	f.t.Helper()
 	stepper := *f.stepper
@@ -161,7 +159,7 @@ func (f *fixture) step(id string, later time.Duration, want transfer.State) {
 	}
 }
 
-// apply writes rows past the service: what time, or a person, does to them.
+// apply writes rows directly.
 func (f *fixture) apply(rows ...*spanner.Mutation) {
 	f.t.Helper()
 	if _, err := f.client.Apply(f.t.Context(), rows); err != nil {
@@ -169,14 +167,14 @@ func (f *fixture) apply(rows ...*spanner.Mutation) {
 	}
 }
 
-// key is the key of a settlement's rows.
+// key returns the primary key of a settlement's rows.
 func key(id string) []byte {
 	sum := sha256.Sum256([]byte(id))
 	return sum[:]
 }
 
-// payoutJSON is a payout message with a creditor of its own name, so that the bank can
-// be told what to do with it.
+// payoutJSON is a payout message with a creditor of its own, by which tests script the
+// bank.
 func payoutJSON(id, account, amount, currency string) string {
 	return fmt.Sprintf(`{"settlement_id":%q,"account_id":%q,"amount_cents":%s,"currency":%q,"creditor_account":%q,"reference":%q}`,
 		id, account, amount, currency, creditor(id), "claim of "+id[:8])
@@ -184,19 +182,18 @@ func payoutJSON(id, account, amount, currency string) string {
 
 func creditor(id string) string { return strings.Replace(id, "stl", "cp", 1) }
 
-// paidBy is the settlement that a transfer is of, by its creditor.
+// paidBy returns the settlement of a transfer, by its creditor.
 func paidBy(tr fakebank.Transfer) string {
 	return strings.Replace(tr.CreditorAccount, "cp", "stl", 1)
 }
 
-// script tells the bank what to do with a settlement's transfer.
+// script sets the bank's plan for a settlement's transfer.
 func (f *fixture) script(id string, plan fakebank.Plan) { f.bank.ScriptCreditor(creditor(id), plan) }
 
-// lost is a send that the bank forgets, and answers with an error that does not
-// say so.
+// lost is a send that the bank forgets and answers with an ambiguous error.
 var lost = fakebank.Attempt{Execute: fakebank.ExecuteNever, AfterStatus: 500}
 
-// fill brings every kind of case into the database.
+// fill adds every kind of case.
 func (f *fixture) fill() *fixture {
 	f.t.Helper()
 	f.fillLedger()
@@ -220,10 +217,10 @@ func (f *fixture) fillLedger() {
 	f.deliver(`{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":98,"reference":"fee \u202e11"}`, conflict)
 	f.resolveConflict(stlConflicts, `{"settlement_id":"stl-8475","account_id":"reserve-fees","amount_cents":99,"currency":"USD","reference":"fee 11"}`)
 	f.deliver(`{"settlement_id":"stl-8476","account_id":"reserve-claims","amount_cents":80000,"currency":"JPY"}`, applied)
-	f.apply(spanner.Delete("settlement_receipts", spanner.Key{key(stlExpired)})) // as its row deletion policy does
+	f.apply(spanner.Delete("settlement_receipts", spanner.Key{key(stlExpired)})) // the effect of the row deletion policy
 }
 
-// resolveConflict closes the conflict with a message, as a person does.
+// resolveConflict closes the conflict with a message.
 func (f *fixture) resolveConflict(id, message string) {
 	f.t.Helper()
 	p, err := payout.Decode([]byte(message), "USD")
@@ -255,7 +252,7 @@ func (f *fixture) fillQuarantine() {
 	}}, settle.OutcomeQuarantined)
 	released := f.message(`{"settlement_id":"stl-8498","account_id":"reserve-claims","amount_cents":"1"}`)
 	f.handOver(settle.Delivery{Message: released}, settle.OutcomeQuarantined)
-	f.apply(spanner.UpdateMap("quarantined_messages", map[string]any{ // as a person does
+	f.apply(spanner.UpdateMap("quarantined_messages", map[string]any{
 		"identity":    settle.Quarantined{Message: released}.Identity(),
 		"released_at": spanner.CommitTimestamp, "released_by": "ines@example.com", "note": "amount corrected", "expire_from": spanner.CommitTimestamp,
 	}))
@@ -331,7 +328,7 @@ func (f *fixture) fillManual() {
 	f.step(stlVanished, time.Minute, manual)
 }
 
-// block settles a payout whose transfer the bank leaves to a person.
+// block settles a payout whose instruction becomes manual.
 func (f *fixture) block(id string) {
 	f.t.Helper()
 	f.script(id, fakebank.Plan{StepsRest: forPeople})
@@ -339,7 +336,7 @@ func (f *fixture) block(id string) {
 	f.step(id, time.Minute, transfer.StateManual)
 }
 
-// fillHeld comes last: after it the bank's client lets no send through for a while.
+// fillHeld comes last, because it opens the circuit breaker of the bank's client.
 func (f *fixture) fillHeld() {
 	f.t.Helper()
 	f.script(stlHeld, fakebank.Plan{Rest: fakebank.Attempt{BeforeStatus: 401}})

@@ -12,10 +12,10 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
-// what differs from run to run, and what stands for it: of the same width where a
-// table is as wide as its values.
+// placeholders replace text that differs between runs, by text of the same width if it
+// stands in a table.
 var placeholders = []struct {
 	pattern *regexp.Regexp
 	with    string
@@ -24,12 +24,11 @@ var placeholders = []struct {
 	{regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?Z`), "TIME"},
 	{regexp.MustCompile(`, until \d{4}-\d{2}-\d{2}`), ", until YYYY-MM-DD"},
 	{regexp.MustCompile(`"oldest_uncertain_seconds":\d+`), `"oldest_uncertain_seconds":AGE`},
-	// Next to a clock in a terminal's last column.
 	{regexp.MustCompile(`projects/[^/\s]+/instances/[^/\s]+/databases/[^/\s]+`), "DATABASE"},
 }
 
-// golden compares what the program printed with the file of that name in
-// testdata/golden. Run the tests with -update to accept what it prints now.
+// golden compares output with a file in testdata/golden. The flag -update writes the
+// file.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	for _, p := range placeholders {
@@ -53,7 +52,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// wantNarrow fails for lines that are wider than a terminal of 80 columns.
+// wantNarrow fails for lines of more than 80 columns.
 func wantNarrow(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -63,22 +62,12 @@ func wantNarrow(t *testing.T, out string) {
 	}
 }
 
-// wantBoxed fails for lines that are wider than tables in boxes are to be.
-func wantBoxed(t *testing.T, out string) {
-	t.Helper()
-	for line := range strings.Lines(out) {
-		if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > 100 {
-			t.Errorf("a line of %d columns: %s", n, line)
-		}
-	}
-}
-
-// wantTame fails for characters that could drive a terminal.
+// wantTame fails for characters that could control a terminal.
 func wantTame(t *testing.T, out string) {
 	t.Helper()
 	for line := range strings.Lines(out) {
 		if line = strings.TrimSuffix(line, "\n"); visible(line) != line {
-			t.Errorf("a line with characters that are not to be seen: %q", line)
+			t.Errorf("a line with hidden characters: %q", line)
 		}
 	}
 }

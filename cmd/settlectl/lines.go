@@ -14,18 +14,16 @@ type line struct {
 	// data is the line without its line feed; nil when tooLong.
 	data    []byte
 	tooLong bool
-	end     int64 // offset in the file of what follows the line
+	end     int64 // offset in the file of the next line
 }
 
-// blank reports whether the line holds no message: nothing, or the carriage
-// return that some editors write before the line feed.
+// blank reports whether the line has only white space, such as a carriage return.
 func (l line) blank() bool {
-	return !l.tooLong && len(bytes.TrimSuffix(l.data, []byte("\r"))) == 0
+	return !l.tooLong && len(bytes.Trim(l.data, " \t\r")) == 0
 }
 
-// readLines reads r to its end, a line at a time. It keeps no more of a line
-// than maxBytes and a buffer. After a read error, which is the last thing given,
-// the line that it tore is not given.
+// readLines reads the lines of r. It holds at most maxBytes of a line, and a buffer. A
+// read error ends the sequence, without the incomplete line before it.
 func readLines(r io.Reader, maxBytes int) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		reader := bufio.NewReaderSize(r, 64<<10)
@@ -48,7 +46,7 @@ func readLines(r io.Reader, maxBytes int) iter.Seq2[line, error] {
 	}
 }
 
-// readLine reads one line; its end is its length.
+// readLine reads one line, and sets end to its length.
 func readLine(reader *bufio.Reader, maxBytes int) (line, error) {
 	var l line
 	for {

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -13,27 +11,25 @@ import (
 
 func conflictList() listing[ledger.Entry] {
 	return listing[ledger.Entry]{
-		name: "conflicts", short: "List messages that say something else under a known settlement ID",
-		long: `conflicts lists messages that say something else under a settlement ID that is
-settled. Nothing moved for them; a person finds out which of the two is meant.
-Those that are closed are found by a search of the table.`,
+		name: "conflicts", short: "List messages that contradict a settled payout",
+		long: `conflicts lists messages whose payout differs from the settled payout of the
+same settlement ID. No money moved for them; a person finds out which of the two
+payouts is right. --state resolved and --state all read the whole table.`,
 		example: `  settlectl list conflicts
   settlectl list conflicts --account reserve-claims \
     --reason amount_cents --since 24h
   settlectl list conflicts --state resolved --csv`,
 		time: "they were last delivered", account: true,
-		states: []string{ledger.StateOpen, ledger.StateResolved, ledger.StateAll}, stateWords: "of the case",
-		reasons: ledger.MemberNames(), reasonWord: "`member` in which the payouts differ",
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
-			return r.Conflicts(ctx, f)
-		},
+		states: []string{ledger.StateOpen, ledger.StateResolved, ledger.StateAll}, stateHelp: "of the case",
+		reasons: ledger.MemberNames(), reasonHelp: "`member` that differs",
+		read: ledger.Reader.Conflicts,
 		columns: []column{
-			{name: "last delivered", fixed: true},
+			{name: "last delivered"},
 			{name: "settlement"},
 			{name: "account"},
-			{name: "differs in", prose: true},
-			{name: "times", right: true, fixed: true},
-			{name: "state", prose: true, colors: openColors},
+			{name: "differs in", text: true},
+			{name: "times", right: true},
+			{name: "state", text: true, colors: openColors},
 		},
 		row: func(e ledger.Entry) []string {
 			c := e.Conflict
@@ -47,16 +43,16 @@ Those that are closed are found by a search of the table.`,
 				exact(c.FirstSeenAt), c.MessageID, exactOr(c.ResolvedAt), c.ResolvedBy, c.Note,
 			}
 		},
-		nothing: "No conflicts.",
+		entries: "conflicts",
 	}
 }
 
-// closedBy is the state of a case.
-func closedBy(who, closed string) string {
-	if who == "" {
+// closedBy returns "open", or the state of a closed case.
+func closedBy(person, closed string) string {
+	if person == "" {
 		return ledger.StateOpen
 	}
-	return closed + who
+	return closed + person
 }
 
 func openColors(state string) text.Colors {
@@ -66,8 +62,8 @@ func openColors(state string) text.Colors {
 	return nil
 }
 
-// number writes a number; zero is absent.
-func number(n int) string {
+// optionalInt formats a number; 0: absent.
+func optionalInt(n int) string {
 	if n == 0 {
 		return ""
 	}
@@ -76,18 +72,16 @@ func number(n int) string {
 
 func uncertainList(s streams) listing[ledger.Entry] {
 	return listing[ledger.Entry]{
-		name: "uncertain", short: "List bank instructions that the bank may or may not have",
-		long: `uncertain lists the bank instructions of which nobody knows yet whether they
-have reached the bank. The function finds out by itself; after 7 days, or where
-it cannot, a person decides (list manual).`,
+		name: "uncertain", short: "List bank instructions that may have reached the bank",
+		long: `uncertain lists the bank instructions that may or may not have reached the bank.
+The reconciler asks the bank. After 7 days, or if the bank cannot tell, the
+instruction becomes manual and a person decides (list manual).`,
 		example: `  settlectl list uncertain
   settlectl list uncertain --until 1h --limit 20`,
 		time: "they became uncertain", account: true,
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
-			return r.Uncertain(ctx, f)
-		},
+		read: ledger.Reader.Uncertain,
 		columns: []column{
-			{name: "uncertain since", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "sends", right: true, fixed: true, optional: true}, {name: "next step", fixed: true},
+			{name: "uncertain since"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "sends", right: true}, {name: "next step"},
 		},
 		row: func(e ledger.Entry) []string {
 			next := "never"
@@ -105,24 +99,22 @@ it cannot, a person decides (list manual).`,
 				exactOr(orNil(in.LastSentAt)), exactOr(orNil(in.NotFoundSince)), exactOr(orNil(in.NextCheckAt)),
 			}
 		},
-		nothing: "No uncertain bank instructions.",
+		entries: "uncertain bank instructions",
 	}
 }
 
 func manualList() listing[ledger.Entry] {
 	return listing[ledger.Entry]{
-		name: "manual", short: "List bank instructions that a person decides about",
-		long: `manual lists the bank instructions that nothing more happens to before a person
-decides what became of them (settlectl decide). They are in the order in which
-they were created, which is not that in which they became manual.`,
+		name: "manual", short: "List bank instructions that wait for a person",
+		long: `manual lists the bank instructions that stay as they are until a person records
+their outcome (settlectl decide). The order is that of their creation, not that
+in which they became manual.`,
 		example: `  settlectl list manual
   settlectl list manual --account reserve-claims --json | jq -r .settlement_id`,
 		time: "they were created", account: true,
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
-			return r.Manual(ctx, f)
-		},
+		read: ledger.Reader.Manual,
 		columns: []column{
-			{name: "manual since", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "why", prose: true},
+			{name: "manual since"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "reason", text: true},
 		},
 		row: func(e ledger.Entry) []string {
 			return []string{clock(e.Event.RecordedAt), e.Instruction.SettlementID, e.Movement.AccountID, e.Amount().String(), e.Event.Event.Detail}
@@ -132,10 +124,10 @@ they were created, which is not that in which they became manual.`,
 			in, event := e.Instruction, e.Event.Event
 			return []string{
 				exact(in.CreatedAt), exact(e.Event.RecordedAt), in.SettlementID, e.Movement.AccountID, e.Amount().Major, e.Amount().Minor, e.Movement.Currency, fmt.Sprint(in.Sends),
-				in.BankStatus, event.Cause, number(event.HTTPStatus), event.Detail,
+				in.BankStatus, event.Cause, optionalInt(event.HTTPStatus), event.Detail,
 			}
 		},
-		nothing: "No manual bank instructions.",
+		entries: "manual bank instructions",
 	}
 }
 
@@ -145,20 +137,18 @@ func quarantineList() listing[ledger.Entry] {
 		reasons = append(reasons, string(reason))
 	}
 	return listing[ledger.Entry]{
-		name: "quarantine", short: "List messages that cannot be a payout",
-		long: `quarantine lists the messages that cannot be a payout and are kept whole. The
-data itself is not listed. Those that were released are found by a search of the
-table.`,
+		name: "quarantine", short: "List quarantined messages",
+		long: `quarantine lists the messages that the function refused as payouts and keeps
+whole. The list leaves their data out. --state released and --state all read the
+whole table.`,
 		example: `  settlectl list quarantine
   settlectl list quarantine --reason missing_field --since 7d
   settlectl list quarantine --state all --csv`,
-		time: "they came first", states: []string{ledger.StateOpen, ledger.StateReleased, ledger.StateAll}, stateWords: "of the case",
-		reasons: reasons, reasonWord: "`code` of why",
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
-			return r.Quarantine(ctx, f)
-		},
+		time: "they were first delivered", states: []string{ledger.StateOpen, ledger.StateReleased, ledger.StateAll}, stateHelp: "of the case",
+		reasons: reasons, reasonHelp: "reason `code`",
+		read: ledger.Reader.Quarantine,
 		columns: []column{
-			{name: "quarantined", fixed: true}, {name: "message"}, {name: "reason", fixed: true}, {name: "detail", prose: true},
+			{name: "quarantined"}, {name: "message"}, {name: "reason"}, {name: "detail", text: true},
 		},
 		row: func(e ledger.Entry) []string {
 			q, message := e.Quarantined, e.Quarantined.MessageID
@@ -182,7 +172,7 @@ table.`,
 				exactOr(q.PublishTime), fmt.Sprint(q.Deliveries), exactOr(q.ReleasedAt), q.ReleasedBy, q.Note,
 			}
 		},
-		nothing: "No quarantined messages.",
+		entries: "quarantined messages",
 	}
 }
 
@@ -193,23 +183,24 @@ func movementList() listing[ledger.Entry] {
 	}
 	return listing[ledger.Entry]{
 		name: "movements", short: "List movements on the ledger",
-		long: `movements lists what was settled. The ledger has no index by time, so that
-settling stays fast: the list is a search through what was recorded since
---since, 5000 movements at a time. --since "" searches the whole ledger.`,
+		long: `movements lists the settled payouts. The ledger has no index by time, which
+keeps settling fast, so the list searches all movements, 5000 at a time.
+--since "" lists the whole ledger.`,
 		example: `  settlectl list movements --since 1h
   settlectl list movements --account reserve-claims --since 2026-11-01 \
     --until 2026-12-01 --csv
   settlectl list movements --state returned --since 30d`,
-		since: "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateWords: "of the bank instruction",
-		read: func(r ledger.Reader, ctx context.Context, f ledger.Filter) iter.Seq2[ledger.Entry, error] {
-			return r.Movements(ctx, f)
-		},
+		since: "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateHelp: "of the bank instruction",
+		read: ledger.Reader.Movements,
 		columns: []column{
-			{name: "recorded", fixed: true}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true, fixed: true}, {name: "bank", fixed: true, colors: stateColors}, {name: "rev.", fixed: true},
+			{name: "recorded"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "bank", colors: stateColors}, {name: "reversed"},
 		},
 		row: func(e ledger.Entry) []string {
-			m := e.Movement
-			return []string{clock(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().String(), orNone(string(e.Instruction.State)), reversedWord(e)}
+			m, reversed := e.Movement, ""
+			if e.Reversal.Reason != "" {
+				reversed = "yes"
+			}
+			return []string{clock(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().String(), orNone(string(e.Instruction.State)), reversed}
 		},
 		csvColumns: named("recorded_at", "settlement_id", "account_id", "amount", "amount_minor", "currency", "creditor_account", "state", "reversed"),
 		csvRow: func(e ledger.Entry) []string {
@@ -218,13 +209,6 @@ settling stays fast: the list is a search through what was recorded since
 				exact(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().Major, e.Amount().Minor, m.Currency, m.CreditorAccount, orNone(string(e.Instruction.State)), e.Reversal.Reason,
 			}
 		},
-		nothing: "No movements.",
+		entries: "movements",
 	}
-}
-
-func reversedWord(e ledger.Entry) string {
-	if e.Reversal.Reason == "" {
-		return ""
-	}
-	return "yes"
 }

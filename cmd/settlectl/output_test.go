@@ -9,11 +9,12 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/term"
 )
 
-func TestVisibleTextCannotDriveATerminal(t *testing.T) {
+func TestVisibleEscapesTerminalControls(t *testing.T) {
 	t.Parallel()
 	for words, want := range map[string]string{
 		"":                            "",
@@ -32,7 +33,7 @@ func TestVisibleTextCannotDriveATerminal(t *testing.T) {
 	}
 }
 
-func TestJSONHidesNothingAndKeepsTheValue(t *testing.T) {
+func TestJSONEscapesHiddenCharacters(t *testing.T) {
 	t.Parallel()
 	value := map[string]string{"text": "\x1b[2J\u009b \u202e \U000e0041 東京 <&>"}
 	var out bytes.Buffer
@@ -52,59 +53,7 @@ func TestJSONHidesNothingAndKeepsTheValue(t *testing.T) {
 	}
 }
 
-func TestColoursAreForTerminals(t *testing.T) {
-	t.Parallel()
-	red := text.Colors{text.FgRed}
-	for _, tt := range []struct {
-		name    string
-		columns int
-		env     map[string]string
-		want    string
-	}{
-		{"terminal", 80, nil, "\x1b[31mx\x1b[0m"},
-		{"file", 0, nil, "x"},
-		{"NO_COLOR", 80, map[string]string{"NO_COLOR": "1"}, "x"},
-		{"dumb terminal", 80, map[string]string{"TERM": "dumb"}, "x"},
-	} {
-		s := streams{outColumns: tt.columns, getenv: func(name string) string { return tt.env[name] }}
-		if got := s.paint(red, "x"); got != tt.want {
-			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
-		}
-	}
-}
-
-func TestRowsFitTheWidth(t *testing.T) {
-	t.Parallel()
-	columns := []column{{name: "time"}, {name: "settlement"}, {name: "amount", right: true}, {name: "what happened", prose: true}}
-	row := []string{"2026-11-29 12:00:00", strings.Repeat("long-", 25), "9,999,999,999,999.99", strings.Repeat("words and more ", 20) + strings.Repeat("x", 90)}
-	for _, width := range []int{40, 80, 120, 400} {
-		var out bytes.Buffer
-		p := newRowPrinter(streams{out: &out, outColumns: width, getenv: func(string) string { return "1" }}, outputTable, columns)
-		for range 3 * pageRows / 2 {
-			if err := p.print(row...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := p.flush("nothing"); err != nil {
-			t.Fatal(err)
-		}
-		all := out.String()
-		for line := range strings.Lines(all) {
-			if n := text.StringWidthWithoutEscSequences(strings.TrimSuffix(line, "\n")); n > width {
-				t.Errorf("a line of %d columns where there are %d: %s", n, width, line)
-				break
-			}
-		}
-		if got := strings.Count(all, "amount"); got != 2 {
-			t.Errorf("%d columns: the head stands %d times over two pages", width, got)
-		}
-		if got := strings.Count(strings.Join(strings.Fields(all), ""), "x"); width == 400 && got != 90*3*pageRows/2 {
-			t.Errorf("%d of the last column's letters are left", got)
-		}
-	}
-}
-
-func TestWhatServicesSayIsSpoken(t *testing.T) {
+func TestTrimRPCPrefix(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"nothing of theirs": "nothing of theirs",
@@ -112,7 +61,7 @@ func TestWhatServicesSayIsSpoken(t *testing.T) {
 		`database d: spanner: code = "Unavailable", desc = "it \"went\"", and more`:   `database d: Unavailable: it \"went\", and more`,
 		`rpc error: code = Unknown desc = spanner: code = "Internal", desc = "twice"`: "Unknown: Internal: twice",
 	} {
-		if got := spoken(errors.New(text)); got != want {
+		if got := trimRPCPrefix(errors.New(text)); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
@@ -127,40 +76,26 @@ func TestCounted(t *testing.T) {
 	}
 }
 
-func TestNoRows(t *testing.T) {
+// TestFullDiskIsAnError for every form of a result.
+func TestFullDiskIsAnError(t *testing.T) {
 	t.Parallel()
-	for form, want := range map[string]string{outputTable: "No conflicts.\n", outputCSV: "a,b\n"} {
-		var out bytes.Buffer
-		p := newRowPrinter(streams{out: &out, getenv: func(string) string { return "" }}, form, []column{{name: "a"}, {name: "b"}})
-		if err := p.flush("No conflicts."); err != nil || out.String() != want {
-			t.Errorf("%s: %q, %v; want %q", form, out.String(), err, want)
-		}
-	}
-}
-
-func TestCSVQuotes(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := newRowPrinter(streams{out: &out, getenv: func(string) string { return "" }}, outputCSV, []column{{name: "a"}, {name: "b"}})
-	err := errors.Join(p.print(`x, "y"`, "\x1b[2J"), p.flush("nothing"))
-	if want := "a,b\n\"x, \"\"y\"\"\",\\u001b[2J\n"; err != nil || out.String() != want {
-		t.Errorf("%q, %v; want %q", out.String(), err, want)
-	}
-}
-
-// TestAFullDiskIsAnError makes every way of writing a result fail.
-func TestAFullDiskIsAnError(t *testing.T) {
-	t.Parallel()
-	s := streams{out: failingWriter{}, getenv: func(string) string { return "" }}
+	s := streamsOf(nil, failingWriter{}, nil, nil)
 	columns := []column{{name: "a"}}
 	table, rows := newRowPrinter(s, outputTable, columns), newRowPrinter(s, outputCSV, columns)
 	for name, err := range map[string]error{
-		"JSON":  printJSON(s.out, 1),
+		"JSON":  printJSON(s.Out, 1),
 		"table": errors.Join(table.print("1"), table.flush("")),
 		"CSV":   errors.Join(rows.print("1"), rows.flush("")),
 	} {
-		if coded, ok := errors.AsType[*codedError](err); !ok || coded.code != exitError || !errors.Is(err, errFull) {
+		if coded, ok := errors.AsType[*term.CodedError](err); !ok || coded.Code != term.ExitError || !errors.Is(err, errFull) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, message := range []string{smallest, "[]"} {
+		var errOut bytes.Buffer
+		code := run(t.Context(), []string{"check", "--default-currency=USD"}, streamsOf(strings.NewReader(message), failingWriter{}, &errOut, nil))
+		if code != term.ExitError || !strings.Contains(errOut.String(), "no space left") {
+			t.Errorf("check: exit code %d, standard error %q", code, errOut.String())
 		}
 	}
 }
@@ -180,14 +115,12 @@ func TestOutputFlags(t *testing.T) {
 		{"--csv", outputCSV, ""},
 		{"--json=false", outputTable, ""},
 		{"--output yaml", "", `--output is "yaml"; give table, json or csv`},
-		{"--json --csv", "", "--json and --csv do not go together"},
-		{"--output table --json", "", "--output and --json do not go together"},
+		{"--json --csv", "", "[csv json] were all set"},
+		{"--output table --json", "", "[json output] were all set"},
 	} {
 		var flags outputFlags
 		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return flags.check() }}
 		flags.register(cmd, outputTable, outputJSON, outputCSV)
-		cmd.Args = noArguments
-		plain(cmd, pageColumns)
 		cmd.SetArgs(strings.Fields(tt.args))
 		err := cmd.Execute()
 		switch {
@@ -207,7 +140,7 @@ func TestInterrupted(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	})
-	if coded, ok := errors.AsType[*codedError](err); !ok || coded.code != exitInterrupted {
+	if coded, ok := errors.AsType[*term.CodedError](err); !ok || coded.Code != term.ExitInterrupted {
 		t.Errorf("interrupted: %v", err)
 	}
 	if err := interruptible(t.Context(), func(context.Context) error { return errFull }); !errors.Is(err, errFull) {

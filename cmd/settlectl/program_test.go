@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/child"
 )
 
-// asProgram says to a test binary that it is to be settlectl.
+// asProgram makes a test binary run settlectl.
 const asProgram = "SETTLECTL_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -21,7 +24,7 @@ func TestMain(m *testing.M) {
 	main()
 }
 
-// program is settlectl as a process of its own, which ends with this one.
+// program returns settlectl as a process of its own, which ends with this one.
 func program(ctx context.Context, t *testing.T, env map[string]string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := os.Executable()
@@ -39,7 +42,7 @@ func program(ctx context.Context, t *testing.T, env map[string]string, args ...s
 	return cmd
 }
 
-// start starts it. wait waits for its end; the exit code is -1 where it was killed.
+// start starts a process. wait waits for its end; the exit code of a killed process is -1.
 func start(t *testing.T, cmd *exec.Cmd) (wait func() outcome) {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -48,7 +51,43 @@ func start(t *testing.T, cmd *exec.Cmd) (wait func() outcome) {
 		t.Fatal(err)
 	}
 	return func() outcome {
-		_ = cmd.Wait() // the exit code tells how it ended
+		_ = cmd.Wait() // ExitCode has the result
 		return outcome{code: cmd.ProcessState.ExitCode(), out: out.String(), errOut: errOut.String()}
 	}
+}
+
+// streamsOf returns the streams of a program with this environment, without a terminal.
+func streamsOf(in io.Reader, out, errOut io.Writer, env map[string]string) streams {
+	return streams{
+		Streams: term.Streams{In: in, Out: out, Err: errOut}, now: time.Now, getenv: func(name string) string { return env[name] },
+	}
+}
+
+// outcome is the result of one run of the program.
+type outcome struct {
+	code        int
+	out, errOut string
+}
+
+// settlectl runs the program in this process. env is its environment.
+func settlectl(t *testing.T, in io.Reader, env map[string]string, args ...string) outcome {
+	t.Helper()
+	return settlectlAt(t, time.Now, in, env, args...)
+}
+
+// settlectlAt runs the program with another clock.
+func settlectlAt(t *testing.T, now func() time.Time, in io.Reader, env map[string]string, args ...string) outcome {
+	t.Helper()
+	return settlectlOn(t, 0, now, in, env, args...)
+}
+
+// settlectlOn runs the program with a terminal of this width as standard output; 0: no
+// terminal.
+func settlectlOn(t *testing.T, columns int, now func() time.Time, in io.Reader, env map[string]string, args ...string) outcome {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	s := streamsOf(in, &out, &errOut, env)
+	s.now, s.OutColumns = now, columns
+	code := run(t.Context(), args, s)
+	return outcome{code: code, out: out.String(), errOut: errOut.String()}
 }

@@ -15,25 +15,24 @@ import (
 
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 const (
-	// maxLineBytes is what Pub/Sub takes in one request. A message of very nearly
-	// this size does not fit with what stands around it; the client refuses that.
+	// maxLineBytes is the limit of one Pub/Sub request. The client refuses a message that
+	// exceeds it only with the envelope.
 	maxLineBytes = pubsub.MaxPublishRequestBytes
 
-	// maxOutstandingMessages and maxOutstandingBytes bound what is on its way to
-	// Pub/Sub at a time, and with it the program's memory.
+	// maxOutstandingMessages and maxOutstandingBytes bound the unanswered messages, and
+	// with them the program's memory.
 	maxOutstandingMessages = 1000
 	maxOutstandingBytes    = 32 << 20
 )
 
-var (
-	errLineTooLong = fmt.Errorf("the line is longer than Pub/Sub takes, which is %d bytes with what stands around a message", int(maxLineBytes))
-	errInterrupted = errors.New("interrupted")
-)
+var errLineTooLong = fmt.Errorf("the line exceeds Pub/Sub's limit of %d bytes for a message with its envelope", int(maxLineBytes))
 
-// summary is publish's answer.
+// summary is the answer of publish.
 type summary struct {
 	Published int     `json:"published"`
 	Failed    int     `json:"failed"`
@@ -44,37 +43,34 @@ func newPublish(s streams) *cobra.Command {
 	var topic, project string
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
-		Short: "Publish every line of a file as a message",
-		Long: `publish sends every line of FILE, or of standard input for -, to a Pub/Sub
-topic: the bytes of a line, without its line feed, are one message's data. Empty
-lines are passed over. The bytes are sent as they are, malformed ones too; use
-check to judge a message first.
+		Short: "Publish each line of a file as a message",
+		Long: `publish sends each line of FILE, or of standard input for -, to a Pub/Sub topic.
+The bytes of a line without its line feed are the data of one message. publish
+skips blank lines and sends malformed lines unchanged; check a message with
+settlectl check first. It names a line that begins with a byte order mark,
+because the function refuses it.
 
-The file is read as it is sent, so its size does not matter. Lines that Pub/Sub
-did not take are named on standard error and the rest is still sent. A line
-whose answer was lost may have been published all the same; publishing it again
-is safe, for a settlement ID is settled once.
+publish reads the file while it sends, so the file can have any size. It names
+each failed line on standard error and sends the other lines. A failed line may
+have been published if only the answer was lost. Publishing it again is safe,
+because each settlement ID is settled once.
 
-Where PUBSUB_EMULATOR_HOST is set, messages go to that emulator. Elsewhere the
-application default credentials are used.
+PUBSUB_EMULATOR_HOST selects an emulator. Otherwise the command uses the
+application default credentials.
 
-Ctrl-C stops reading, waits for the answers that are due, and says up to which
-line messages were sent; a second Ctrl-C ends the program at once.
+Ctrl-C stops reading, waits for the outstanding answers, and prints the last
+sent line. A second Ctrl-C ends the program at once.
 
-Exit codes: 0 everything published, 1 some lines were not, 2 wrong usage, or the
-file cannot be read, or there are no credentials, 130 interrupted. Once sending
-has begun, the counts are printed on standard output however it ends.`,
+Exit codes: 0 all lines published, 1 some failed, 2 usage error, unreadable file
+or missing credentials, 130 interrupted. After the first message, the counts are
+printed on standard output in every case.`,
 		Example: `  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
   settlectl publish payouts.jsonl --project my-project --topic payouts
   zcat payouts.jsonl.gz |
     settlectl publish - --project my-project --topic payouts
   PUBSUB_EMULATOR_HOST=127.0.0.1:8085 settlectl publish payouts.jsonl \
     --project demo --topic payouts`,
-		Args: oneArgument("FILE"),
-		PreRunE: func(*cobra.Command, []string) error {
-			_, _, err := topicName(project, topic)
-			return err
-		},
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			project, name, err := topicName(project, topic)
 			if err != nil {
@@ -82,28 +78,28 @@ has begun, the counts are printed on standard output however it ends.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			defer context.AfterFunc(ctx, stop)() // the second signal is not caught
+			defer context.AfterFunc(ctx, stop)() // the second signal ends the program
 			return publish(ctx, args, project, name, s)
 		},
 	}
-	cmd.Flags().StringVar(&topic, "topic", "", "`name` of the topic: projects/P/topics/T, or T with --project")
-	cmd.Flags().StringVar(&project, "project", "", "`ID` of the topic's project, where --topic does not name it")
+	cmd.Flags().StringVar(&topic, "topic", "", "`name` of the topic: projects/P/topics/T, or T with --project (required)")
+	cmd.Flags().StringVar(&project, "project", "", "`ID` of the topic's project, if --topic does not name it")
 	require(cmd, "topic")
 	return cmd
 }
 
-// topicName returns the topic's project and full name from the two flags.
+// topicName returns the topic's project and full name.
 func topicName(project, topic string) (projectID, name string, err error) {
 	parts := strings.Split(topic, "/")
 	switch {
 	case len(parts) == 1 && topic != "" && project != "" && !strings.Contains(project, "/"):
 		return project, "projects/" + project + "/topics/" + topic, nil
 	case len(parts) == 1 && topic != "" && project == "":
-		return "", "", wrongf("topic", "--topic is %q, without a project; add --project, or give projects/P/topics/%s", topic, topic)
+		return "", "", fmt.Errorf("--topic is %q, without a project; add --project, or give projects/P/topics/%s", topic, topic)
 	case len(parts) != 4 || parts[0] != "projects" || parts[1] == "" || parts[2] != "topics" || parts[3] == "":
-		return "", "", wrongf("topic", "--topic is %q; give projects/P/topics/T, or T alone with --project P", topic)
+		return "", "", fmt.Errorf("--topic is %q; give projects/P/topics/T, or T alone with --project P", topic)
 	case project != "" && project != parts[1]:
-		return "", "", wrongf("project", "--project is %q and --topic names project %q; leave --project out", project, parts[1])
+		return "", "", fmt.Errorf("--project is %q and --topic names project %q; leave --project out", project, parts[1])
 	}
 	return parts[1], topic, nil
 }
@@ -118,10 +114,10 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
 		return err
 	}
-	// The client outlives an interruption, to have the answers that are due.
+	// The client outlives an interruption, to receive the outstanding answers.
 	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
 	if err != nil {
-		return failf("connect to Pub/Sub: %w; log in with 'gcloud auth application-default login', or set PUBSUB_EMULATOR_HOST", err)
+		return term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
 	}
 	defer func() { _ = client.Close() }()
 	publisher := client.Publisher(topic)
@@ -132,32 +128,32 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 	}
 
 	began := time.Now()
-	run := &publication{publisher: publisher, report: newReporter(s, fileSize(input))}
+	run := &publication{publisher: publisher, bar: term.StartProgress(s.Streams, "settlectl", 0)}
+	run.bar.Begin(run.sum.message(), fileSize(input))
 	readErr := run.publishAll(ctx, input)
-	run.report.stop(readErr == nil && !run.interrupted && run.sum.Failed == 0)
+	run.bar.Stop(readErr == nil && !run.interrupted && run.sum.Failed == 0)
 	run.sum.Seconds = math.Round(time.Since(began).Seconds()*1000) / 1000
-	if err := printJSON(s.out, run.sum); err != nil {
+	if err := printJSON(s.Out, run.sum); err != nil {
 		return err
 	}
 
 	switch {
 	case readErr != nil:
-		return failf("read what follows line %d of %s: %w; the lines before were sent", run.lastLine, name, readErr)
+		return term.Failf("read %[2]s after line %[1]d: %[3]w; the lines before were sent", run.lastLine, name, readErr)
 	case run.interrupted:
-		return &codedError{code: exitInterrupted, err: fmt.Errorf(
-			"interrupted after line %d of %s: %d published, %d failed; to go on, publish what follows that line",
+		return &term.CodedError{Code: term.ExitInterrupted, Err: fmt.Errorf(
+			"interrupted after line %d of %s: %d published, %d failed; to continue, publish the lines after it",
 			run.lastLine, name, run.sum.Published, run.sum.Failed)}
 	case run.sum.Failed > 0:
-		return &codedError{code: exitNo, err: fmt.Errorf(
-			"publish %s to %s: %d of %s failed, on the %s again once the cause is gone",
+		return noWith("publish %s to %s: %d of %s failed; remove the cause and publish the %s again",
 			name, topic, run.sum.Failed, counted(run.sum.Published+run.sum.Failed, "message"),
-			oneOr(run.sum.Failed, "line named above; publish that", "lines named above; publish those"))}
+			oneOr(run.sum.Failed, "line named above", "lines named above"))
 	}
 	return nil
 }
 
-// emulatorAnswers checks, where an emulator is named, that somebody listens there:
-// the client would try for a minute before it says that nobody does.
+// emulatorAnswers checks that the named emulator listens, because the client retries for
+// a minute. Without a name it does nothing.
 func emulatorAnswers(ctx context.Context, host string) error {
 	if host == "" {
 		return nil
@@ -166,7 +162,7 @@ func emulatorAnswers(ctx context.Context, host string) error {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
-		return failf("PUBSUB_EMULATOR_HOST is %q: %w; give the host:port of an emulator that runs, such as the one that 'make run' prints", host, err)
+		return term.Failf("PUBSUB_EMULATOR_HOST is %q: %w; give the host:port of a running emulator, which 'make run' prints", host, err)
 	}
 	return conn.Close()
 }
@@ -184,28 +180,33 @@ func fileSize(input io.Reader) int64 {
 	return info.Size()
 }
 
-// publication is one run of publish: a goroutine reads lines, one hands them to
-// the client, and publishAll takes the answers in the order of the lines.
+func (s summary) message() string {
+	return fmt.Sprintf("published %d, failed %d", s.Published, s.Failed)
+}
+
+// publication is one run of publish. One goroutine reads lines, one passes them to the
+// client, and publishAll takes the answers in the order of the lines.
 type publication struct {
 	publisher *pubsub.Publisher
-	report    *reporter
+	bar       *term.Progress
 
 	sum         summary
-	lastLine    int // the last line that was handed over or failed
+	lastLine    int // the last line that was sent or failed
 	interrupted bool
 	failures    failureLog
 }
 
-// attempt is a line that was handed over, or was found not fit to be.
+// attempt is a line that was passed to the client or refused.
 type attempt struct {
 	line   int
-	end    int64
+	end    int64                 // offset in the file of the next line
+	mark   string                // describes a byte order mark
 	result *pubsub.PublishResult // nil if err is set
 	err    error
 }
 
-// publishAll publishes input's lines until its end or until ctx is done, and
-// returns when every answer is there. Its error is the input's.
+// publishAll publishes the lines of input until its end or until ctx is done, and
+// returns after the last answer. Its error is that of reading input.
 func (p *publication) publishAll(ctx context.Context, input io.Reader) (readErr error) {
 	attempts := make(chan attempt, maxOutstandingMessages)
 	sent := make(chan error, 1)
@@ -216,17 +217,17 @@ func (p *publication) publishAll(ctx context.Context, input io.Reader) (readErr 
 	for a := range attempts {
 		p.take(ctx, a)
 	}
-	p.failures.flush(p.report)
+	p.failures.flush(p.bar)
 	return <-sent
 }
 
-// send hands over the lines of input, and returns when all are sent and answered.
+// send passes the lines of input to the client, and returns after the last answer.
 func (p *publication) send(ctx context.Context, input io.Reader, attempts chan<- attempt) (readErr error) {
 	defer p.publisher.Stop()
 	lines := make(chan line)
 	ended := make(chan error, 1) // the input's error, or errInterrupted
-	// A read of a pipe or a terminal may block for ever and cannot be cancelled,
-	// so it has a goroutine of its own, which an interruption leaves behind.
+	// Reading a pipe or a terminal can block and cannot be cancelled. An interruption
+	// leaves this goroutine behind.
 	go func() {
 		defer close(lines)
 		for l, err := range readLines(input, maxLineBytes) {
@@ -257,53 +258,57 @@ func (p *publication) send(ctx context.Context, input io.Reader, attempts chan<-
 			case l.tooLong:
 				attempts <- attempt{line: l.number, end: l.end, err: errLineTooLong}
 			default:
-				// Blocks while too much is on its way; ctx ends that.
+				// Publish blocks at the limits of unanswered messages, until ctx is done.
 				result := p.publisher.Publish(ctx, &pubsub.Message{Data: l.data})
-				attempts <- attempt{line: l.number, end: l.end, result: result}
+				attempts <- attempt{line: l.number, end: l.end, mark: byteOrderMark(l.data), result: result}
 			}
 		}
 	}
 	p.interrupted = true
-	p.report.say("interrupted; waiting for the answers that are due, interrupt again to leave at once")
+	p.bar.Logf("interrupted; waiting for outstanding answers; interrupt again to end at once")
 	return nil
 }
 
-// take waits for an attempt's answer and counts it.
+// take waits for the answer to an attempt and counts it.
 func (p *publication) take(ctx context.Context, a attempt) {
 	err := a.err
 	if err == nil {
 		_, err = a.result.Get(context.WithoutCancel(ctx)) // the client bounds the wait
 	}
 	if errors.Is(err, context.Canceled) {
-		return // interrupted while it waited for its turn: it was never handed over
+		return // interrupted before the client sent it
 	}
 	if errors.Is(err, pubsub.ErrOversizedMessage) {
 		err = errLineTooLong
 	}
 	p.lastLine = a.line
+	if a.mark != "" {
+		p.bar.Logf("publish line %d: the line begins with %s", a.line, a.mark)
+	}
 	if err == nil {
 		p.sum.Published++
-		p.failures.flush(p.report)
+		p.failures.flush(p.bar)
 	} else {
 		p.sum.Failed++
-		p.failures.add(a.line, err, p.report)
+		p.failures.add(a.line, err, p.bar)
 	}
-	p.report.update(p.sum, a.end)
+	p.bar.Message(p.sum.message())
+	p.bar.Set(a.end)
 }
 
-// failureLog names failed lines: the first of a run of lines that fail alike at
-// once, the others together, so that a missing topic is not a line of text for
-// every line of the file. Errors of the Pub/Sub client hold no payload.
+// failureLog names failed lines. It names the first line of a series with the same error
+// at once, and the others together, because a missing topic fails every line. Errors of
+// the Pub/Sub client contain no payload.
 type failureLog struct {
-	text     string // of the run's error; "" when there is none
-	from, to int    // the run's lines that are not yet named; from is 0 when there are none
+	text     string // the error of the series; empty: no series
+	from, to int    // the lines of the series that are not named yet; from is 0 without any
 }
 
-func (f *failureLog) add(number int, err error, report *reporter) {
-	if text := spoken(err); text != f.text {
-		f.flush(report)
+func (f *failureLog) add(number int, err error, bar *term.Progress) {
+	if text := trimRPCPrefix(err); text != f.text {
+		f.flush(bar)
 		f.text = text
-		report.say("publish line %d: %s", number, text)
+		bar.Logf("publish line %d: %s", number, text)
 		return
 	}
 	if f.from == 0 {
@@ -312,13 +317,13 @@ func (f *failureLog) add(number int, err error, report *reporter) {
 	f.to = number
 }
 
-func (f *failureLog) flush(report *reporter) {
+func (f *failureLog) flush(bar *term.Progress) {
 	switch f.from {
 	case 0:
 	case f.to:
-		report.say("publish line %d: the same error", f.from)
+		bar.Logf("publish line %d: the same error", f.from)
 	default:
-		report.say("publish lines %d to %d: the same error", f.from, f.to)
+		bar.Logf("publish lines %d to %d: the same error", f.from, f.to)
 	}
 	*f = failureLog{}
 }

@@ -22,10 +22,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
-// testTopic is a topic of its own in the Pub/Sub emulator.
+// testTopic is a test's own topic in the Pub/Sub emulator.
 type testTopic struct {
 	id           string
 	name         string // projects/P/topics/ and id
@@ -35,17 +36,17 @@ type testTopic struct {
 
 const testProject = "settlectl-test"
 
-// newTestTopic makes one, to which the environment leads until the test ends.
+// newTestTopic creates a topic and sets PUBSUB_EMULATOR_HOST until the test ends.
 func newTestTopic(t *testing.T) testTopic {
 	t.Helper()
 	t.Setenv("PUBSUB_EMULATOR_HOST", emulatortest.PubSub(t).Host)
 	return newTopicFor(t)
 }
 
-// newTopicFor makes one for programs that have an environment of their own.
+// newTopicFor creates a topic for programs with an environment of their own.
 func newTopicFor(t *testing.T) testTopic {
 	t.Helper()
-	id := "t-" + rand.Text() // the emulator may outlive this process
+	id := "t-" + rand.Text() // an emulator can outlive this process
 	emulator := emulatortest.PubSub(t)
 	topic := testTopic{
 		id:           id,
@@ -70,7 +71,7 @@ func newTopicFor(t *testing.T) testTopic {
 	return topic
 }
 
-// receive returns the data of count messages, and of those that there are beside them.
+// receive returns the data of count messages, and of any further message.
 func (topic testTopic) receive(t *testing.T, count int) (sorted []string) {
 	t.Helper()
 	for _, m := range topic.pull(t, count) {
@@ -83,15 +84,14 @@ func (topic testTopic) receive(t *testing.T, count int) (sorted []string) {
 	return sorted
 }
 
-// pull pulls and acknowledges messages until there are count, and then once more, which
-// brings those that there are beside them.
+// pull pulls and acknowledges count messages, and pulls once more for further ones.
 func (topic testTopic) pull(t *testing.T, count int) (all []*pubsubpb.PubsubMessage) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	for last := false; !last; {
 		last = len(all) >= count
-		//nolint:staticcheck // an empty answer at once is what the last pull wants
+		//nolint:staticcheck // the last pull wants an empty answer at once
 		response, err := topic.client.Pull(ctx, &pubsubpb.PullRequest{Subscription: topic.subscription, MaxMessages: 1000, ReturnImmediately: last})
 		if err != nil {
 			t.Fatalf("pull, %d of %d messages are here: %v", len(all), count, err)
@@ -110,7 +110,7 @@ func (topic testTopic) pull(t *testing.T, count int) (all []*pubsubpb.PubsubMess
 	return all
 }
 
-// wantCounts checks the summary on standard output, but for the time it took.
+// wantCounts checks the summary, without its duration.
 func wantCounts(t *testing.T, got outcome, code, published, failed int) {
 	t.Helper()
 	sum := parse[summary](t, got.out)
@@ -122,19 +122,19 @@ func wantCounts(t *testing.T, got outcome, code, published, failed int) {
 func TestPublishSendsTheBytesOfEveryLine(t *testing.T) {
 	topic := newTestTopic(t)
 	messages := []string{
-		smallest, smallest, "{", " ", "\t{}\r", "a<b>&c", "\xff\x00\xfe", "\ufeff{}", strings.Repeat("m", 1<<20),
+		smallest, smallest, "{", "\t{}\r", "a<b>&c", "\xff\x00\xfe", "\ufeff{}", strings.Repeat("m", 1<<20),
 	}
-	for i := range 2500 { // more than may be on its way at a time
+	for i := range 2500 { // more than the limit of unanswered messages
 		messages = append(messages, fmt.Sprintf(`{"settlement_id":"stl-%d"}`, i))
 	}
 	path := filepath.Join(t.TempDir(), "payouts.jsonl")
-	if err := os.WriteFile(path, []byte("\n\r\n"+strings.Join(messages, "\n\n")), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("\n\r\n \n"+strings.Join(messages, "\n\t \r\n")), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := settlectl(t, nil, nil, "publish", path, "--topic", topic.name)
-	wantCounts(t, got, exitOK, len(messages), 0)
-	if got.errOut != "" {
-		t.Errorf("standard error %q", got.errOut)
+	wantCounts(t, got, term.ExitOK, len(messages), 0)
+	if want := "settlectl: publish line 16: the line begins with a UTF-8 byte order mark (bytes ef bb bf); save it as UTF-8 without a byte order mark\n"; got.errOut != want {
+		t.Errorf("standard error %q, want %q", got.errOut, want)
 	}
 	slices.Sort(messages)
 	if received := topic.receive(t, len(messages)); !slices.Equal(messages, received) {
@@ -146,7 +146,7 @@ func TestPublishSendsTheBytesOfEveryLine(t *testing.T) {
 func TestPublishFromStandardInputToAShortTopicName(t *testing.T) {
 	topic := newTestTopic(t)
 	got := settlectl(t, strings.NewReader("one\ntwo\n"), nil, "publish", "-", "--project", testProject, "--topic", topic.id)
-	wantCounts(t, got, exitOK, 2, 0)
+	wantCounts(t, got, term.ExitOK, 2, 0)
 	if diff := cmp.Diff([]string{"one", "two"}, topic.receive(t, 2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -154,14 +154,14 @@ func TestPublishFromStandardInputToAShortTopicName(t *testing.T) {
 
 func TestPublishNothing(t *testing.T) {
 	topic := newTestTopic(t)
-	wantCounts(t, settlectl(t, strings.NewReader(""), nil, "publish", "-", "--topic", topic.name), exitOK, 0, 0)
+	wantCounts(t, settlectl(t, strings.NewReader(""), nil, "publish", "-", "--topic", topic.name), term.ExitOK, 0, 0)
 }
 
 func TestPublishToAMissingTopicNamesTheLines(t *testing.T) {
 	topic := newTestTopic(t)
 	got := settlectl(t, strings.NewReader("secret-1\n\nsecret-3\nsecret-4\n"), nil,
 		"publish", "-", "--topic", topic.name+"-not-there")
-	wantCounts(t, got, exitNo, 0, 3)
+	wantCounts(t, got, term.ExitNo, 0, 3)
 	for _, want := range []string{"publish line 1: ", "NotFound", "publish lines 3 to 4: the same error", "3 of 3 messages failed"} {
 		if !strings.Contains(got.errOut, want) {
 			t.Errorf("standard error has no %q:\n%s", want, got.errOut)
@@ -172,12 +172,12 @@ func TestPublishToAMissingTopicNamesTheLines(t *testing.T) {
 	}
 }
 
-func TestPublishGoesOnAfterALineThatIsTooLong(t *testing.T) {
+func TestPublishContinuesAfterALongLine(t *testing.T) {
 	topic := newTestTopic(t)
 	input := strings.Join([]string{"one", strings.Repeat("x", maxLineBytes+1), "three", strings.Repeat("x", maxLineBytes), "five"}, "\n")
 	got := settlectl(t, strings.NewReader(input), nil, "publish", "-", "--topic", topic.name)
-	wantCounts(t, got, exitNo, 3, 2)
-	for _, want := range []string{"publish line 2: the line is longer", "publish line 4: the line is longer"} {
+	wantCounts(t, got, term.ExitNo, 3, 2)
+	for _, want := range []string{"publish line 2: the line exceeds", "publish line 4: the line exceeds"} {
 		if !strings.Contains(got.errOut, want) {
 			t.Errorf("standard error has no %q:\n%s", want, got.errOut)
 		}
@@ -190,12 +190,12 @@ func TestPublishGoesOnAfterALineThatIsTooLong(t *testing.T) {
 	}
 }
 
-func TestPublishSendsWhatWasReadBeforeAnError(t *testing.T) {
+func TestPublishSendsTheLinesBeforeAReadError(t *testing.T) {
 	topic := newTestTopic(t)
 	input := io.MultiReader(strings.NewReader("one\ntwo\nthr"), iotest.ErrReader(errors.New("the disk is gone")))
 	got := settlectl(t, input, nil, "publish", "-", "--topic", topic.name)
-	wantCounts(t, got, exitError, 2, 0)
-	if want := "read what follows line 2 of standard input: the disk is gone"; !strings.Contains(got.errOut, want) {
+	wantCounts(t, got, term.ExitError, 2, 0)
+	if want := "read standard input after line 2: the disk is gone"; !strings.Contains(got.errOut, want) {
 		t.Errorf("standard error has no %q:\n%s", want, got.errOut)
 	}
 	if diff := cmp.Diff([]string{"one", "two"}, topic.receive(t, 2)); diff != "" {
@@ -215,12 +215,12 @@ func TestPublishShowsABarOnATerminalOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out, errOut bytes.Buffer
-		code := run(t.Context(), []string{"publish", file, "--topic", topic.name}, streams{
-			in: in, out: &out, err: &errOut, errColumns: 80, getenv: os.Getenv,
-		})
+		s := streamsOf(in, &out, &errOut, nil)
+		s.getenv, s.ErrColumns = os.Getenv, 80
+		code := run(t.Context(), []string{"publish", file, "--topic", topic.name}, s)
 		_ = in.Close()
-		wantCounts(t, outcome{code, out.String(), errOut.String()}, exitNo, 2, 1)
-		for _, want := range []string{"published 2, failed 1", "publish line 2: the line is longer", "1 of 3 messages failed, on the line named above; publish that again"} {
+		wantCounts(t, outcome{code, out.String(), errOut.String()}, term.ExitNo, 2, 1)
+		for _, want := range []string{"published 2, failed 1", "publish line 2: the line exceeds", "1 of 3 messages failed; remove the cause and publish the line named above again"} {
 			if !strings.Contains(errOut.String(), want) {
 				t.Errorf("%s: standard error has no %q:\n%s", file, want, errOut.String())
 			}
@@ -228,17 +228,17 @@ func TestPublishShowsABarOnATerminalOnly(t *testing.T) {
 	}
 }
 
-func TestInterruptedPublishSaysHowFarItGot(t *testing.T) {
+func TestInterruptedPublishNamesTheLastLine(t *testing.T) {
 	topic := newTestTopic(t)
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
-	// A producer that has written two lines and half of one, and writes no more.
+	// The producer has written two lines and a half, and stays silent.
 	in, producer := io.Pipe()
 	defer func() { _ = producer.Close() }()
 	var out, errOut bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"publish", "-", "--topic", topic.name}, streams{in: in, out: &out, err: &errOut, getenv: os.Getenv})
+		ended <- run(ctx, []string{"publish", "-", "--topic", topic.name}, streamsOf(in, &out, &errOut, nil))
 	}()
 	if _, err := io.WriteString(producer, "one\n\nthree\nfou"); err != nil {
 		t.Fatal(err)
@@ -247,16 +247,16 @@ func TestInterruptedPublishSaysHowFarItGot(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	interrupt()
-	wantCounts(t, outcome{<-ended, out.String(), errOut.String()}, exitInterrupted, 2, 0)
+	wantCounts(t, outcome{<-ended, out.String(), errOut.String()}, term.ExitInterrupted, 2, 0)
 	if want := "interrupted after line 3 of standard input: 2 published, 0 failed"; !strings.Contains(errOut.String(), want) {
 		t.Errorf("standard error has no %q:\n%s", want, errOut.String())
 	}
 }
 
-// slowTopic is a Pub/Sub that keeps its answers back.
+// slowTopic is a Pub/Sub server that holds its answers back.
 type slowTopic struct {
 	pubsubpb.UnimplementedPublisherServer
-	release chan struct{} // closed when answers may go
+	release chan struct{} // closed to release the answers
 
 	mu       sync.Mutex
 	received int
@@ -278,7 +278,7 @@ func (s *slowTopic) count() int {
 	return s.received
 }
 
-func TestPublishBoundsWhatIsOnItsWayAndCountsItWhenInterrupted(t *testing.T) {
+func TestPublishBoundsUnansweredMessages(t *testing.T) {
 	const lines = 5 * maxOutstandingMessages
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -297,7 +297,7 @@ func TestPublishBoundsWhatIsOnItsWayAndCountsItWhenInterrupted(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"publish", "-", "--topic", "projects/p/topics/slow"},
-			streams{in: strings.NewReader(strings.Repeat("message\n", lines)), out: &out, err: &errOut, getenv: os.Getenv})
+			streamsOf(strings.NewReader(strings.Repeat("message\n", lines)), &out, &errOut, nil))
 	}()
 	for topic.count() < maxOutstandingMessages {
 		<-topic.arrived
@@ -307,25 +307,22 @@ func TestPublishBoundsWhatIsOnItsWayAndCountsItWhenInterrupted(t *testing.T) {
 	code := <-ended
 
 	received := topic.count()
-	if received > maxOutstandingMessages+1 { // one may have got its turn while the interruption arrived
-		t.Errorf("%d messages were on their way at a time", received)
+	if received > maxOutstandingMessages+1 { // the interruption can admit one more
+		t.Errorf("%d messages were unanswered at a time", received)
 	}
-	wantCounts(t, outcome{code, out.String(), errOut.String()}, exitInterrupted, received, 0)
+	wantCounts(t, outcome{code, out.String(), errOut.String()}, term.ExitInterrupted, received, 0)
 	if want := fmt.Sprintf("interrupted after line %d of standard input", received); !strings.Contains(errOut.String(), want) {
 		t.Errorf("standard error has no %q:\n%s", want, errOut.String())
 	}
 }
 
-func TestPublishNamesAnEmulatorThatDoesNotAnswer(t *testing.T) {
+func TestPublishNamesASilentEmulator(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"foo", "127.0.0.1:1"} {
-		var out, errOut bytes.Buffer
-		code := run(t.Context(), []string{"publish", "-", "--topic", "projects/p/topics/t"}, streams{
-			in: strings.NewReader("{}\n"), out: &out, err: &errOut,
-			getenv: func(string) string { return host },
-		})
-		if code != exitError || !strings.Contains(errOut.String(), host) {
-			t.Errorf("%s: exit %d, %s", host, code, &errOut)
+		env := map[string]string{"PUBSUB_EMULATOR_HOST": host}
+		got := settlectl(t, strings.NewReader("{}\n"), env, "publish", "-", "--topic", "projects/p/topics/t")
+		if got.code != term.ExitError || !strings.Contains(got.errOut, host) {
+			t.Errorf("%s: exit code %d, %s", host, got.code, got.errOut)
 		}
 	}
 }

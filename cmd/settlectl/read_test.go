@@ -1,11 +1,16 @@
 package main
 
 import (
-	"strings"
+	"slices"
 	"testing"
+
+	"github.com/settleonce/settleonce/internal/term"
 )
 
-// TestReadingCommands prints everything that is in the fixture, in every form.
+// terminalForm is a table on a terminal of 80 columns.
+const terminalForm = "80"
+
+// TestReadingCommands prints the whole fixture in every form.
 func TestReadingCommands(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t).fill()
@@ -21,9 +26,9 @@ func TestReadingCommands(t *testing.T) {
 		"list-movements":           {"list", "movements", "--since="},
 		"list-movements-returned":  {"list", "movements", "--since=", "--state=returned", "--limit=1"},
 		"list-movements-none":      {"list", "movements", "--since=", "--state=none", "--account=reserve-claims"},
-		"list-nothing":             {"list", "manual", "--account=nobody"},
+		"list-nothing":             {"list", "manual", "--account=reserve-none"},
 		"report":                   {"report", "--account=reserve-claims", "--from=2020-01-01"},
-		"report-nothing":           {"report", "--account=nobody", "--from=2020-01-01", "--to=2021-01-01"},
+		"report-nothing":           {"report", "--account=reserve-none", "--from=2020-01-01", "--to=2021-01-01"},
 	}
 	for name, id := range map[string]string{
 		"applied": stlApplied, "duplicate": stlDuplicate, "conflict": stlConflict, "conflicts": stlConflicts, "expired": stlExpired,
@@ -37,60 +42,24 @@ func TestReadingCommands(t *testing.T) {
 		if args[0] == "show" {
 			forms = forms[:2]
 		}
+		if slices.Contains([]string{"list-conflicts", "list-manual", "list-movements", "list-quarantine", "report", "show-conflicts", "show-everything"}, name) {
+			forms = append(forms, terminalForm)
+		}
 		for _, form := range forms {
 			t.Run(name+"."+form, func(t *testing.T) {
 				t.Parallel()
-				got := f.run(append(args, "--output="+form)...)
-				if got.code != exitOK || got.errOut != "" {
+				var got outcome
+				if form == terminalForm {
+					got = settlectlOn(t, 80, f.clock.Now, nil, f.env(), args...)
+				} else {
+					got = f.run(append(args, "--output="+form)...)
+				}
+				if got.code != term.ExitOK || got.errOut != "" {
 					t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
 				}
 				golden(t, name+"."+form, got.out)
 				wantTame(t, got.out)
-				if form == outputTable {
-					wantNarrow(t, got.out)
-				}
 			})
-		}
-	}
-}
-
-func TestReadingCommandsRefuse(t *testing.T) {
-	t.Parallel()
-	const database = "--database=" + nowhere
-	for _, tt := range []struct{ args, want string }{
-		{"show", "ID is missing; type: settlectl show ID"},
-		{"show a b", `"b" is one argument too many; type: settlectl show ID`},
-		{"show a", "--database is missing"},
-		{"show a --csv " + database, "there is no flag --csv here; there is --"},
-		{"show a --output=csv " + database, `--output is "csv"; give table or json`},
-		{"show a --role=no-way! " + database, `--role, or SPANNER_DATABASE_ROLE, is "no-way!"`},
-		{"show a --stale=-1s " + database, "--stale is -1s"},
-		{"list", "conflicts, manual, movements, quarantine or uncertain"},
-		{"list everything", "no command settlectl list everything; give conflicts, manual, movements, quarantine or uncertain"},
-		{"list conflicts x " + database, `"x" is one argument too many`},
-		{"list conflicts --state=closed " + database, `--state is "closed"; give open, resolved or all`},
-		{"list conflicts --reason=amount " + database, `--reason is "amount"; give account_id, amount_cents`},
-		{"list conflicts --limit=-1 " + database, "--limit is -1"},
-		{"list conflicts --since=yesterday " + database, `--since is "yesterday"; give a time such as`},
-		{"list conflicts --since=1h --until=2h " + database, "which is not before --until"},
-		{"list uncertain --state=open " + database, "no flag --state here; there is --account, "},
-		{"list uncertain --reason=x " + database, "no flag --reason here"},
-		{"list manual --reason=x " + database, "no flag --reason here"},
-		{"list quarantine --account=a " + database, "no flag --account here"},
-		{"list quarantine --reason=broken " + database, `--reason is "broken"; give unsupported_event`},
-		{"list movements --reason=x " + database, "no flag --reason here"},
-		{"list movements --state=open " + database, `--state is "open"; give uncertain`},
-		{"list movements --offset=3 " + database, "no flag --offset here"},
-		{"tail --interval=1ms " + database, "--interval is 1ms; give 100ms or more"},
-		{"tail --since=-1s " + database, `--since is "-1s"`},
-		{"tail --csv " + database, "there is no flag --csv here; there is --"},
-		{"report --from=2026-11-01 " + database, "--account is missing: ID of the ledger account"},
-		{"report --account=a " + database, "--from is missing: time from which on"},
-		{"report --account=a --from=2026-11-01 --to=2026-10-01 " + database, "which is not before --to"},
-	} {
-		got := settlectl(t, nil, nil, strings.Fields(tt.args)...)
-		if got.code != exitError || got.out != "" || !strings.Contains(got.errOut, tt.want) {
-			t.Errorf("%q: exit code %d, standard output %q, standard error %q; want %q", tt.args, got.code, got.out, got.errOut, tt.want)
 		}
 	}
 }

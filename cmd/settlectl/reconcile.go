@@ -16,20 +16,21 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 const (
-	// reconcileListed bounds the instructions that a run lists at once, reconcileAtOnce
-	// those that it works on at once: a person beside the reconciler, not in its place.
-	reconcileListed = 1000
-	reconcileAtOnce = 8
+	// reconcileLimit is the number of due instructions that a run reads at a time.
+	reconcileLimit = 1000
+	// reconcileConcurrency is small because the reconciler runs at the same time.
+	reconcileConcurrency = 8
 )
 
 // stepReport is the answer of reconcile about one settlement.
 type stepReport struct {
 	SettlementID string        `json:"settlement_id"`
 	Stepped      bool          `json:"stepped"`
-	Why          string        `json:"why,omitzero"` // nothing was done
+	Why          string        `json:"why,omitzero"` // no step was made
 	Before       instructionAt `json:"before"`
 	After        instructionAt `json:"after"`
 	Events       []stepEvent   `json:"events"`
@@ -61,9 +62,29 @@ type runReport struct {
 	Failed          int                    `json:"failed"`
 	Left            int                    `json:"left"`
 	OldestUncertain int64                  `json:"oldest_uncertain_seconds"`
-	Manual          int                    `json:"manual"` // all that wait for a person
+	Manual          int                    `json:"manual"` // all manual instructions
 	NextDue         time.Time              `json:"next_due,omitzero"`
 }
+
+const reconcileHelp = `reconcile makes the step that the reconciler makes every minute. It leases a due
+instruction, asks the bank about it or sends it, records the result, and shows
+the instruction before and after. With --due it does so for every due
+instruction. It is safe to run at the same time as the reconciler.
+
+An instruction that is not due stays as it is, and the command prints its due
+time: an earlier check would be useless or unsafe.
+
+The command can send to the bank.
+
+` + bankHelp + `
+` + changeHelp + `
+` + roleHelp + `
+
+Exit codes: 0 a step was made, or with --due no step failed; 1 not due, or with
+--due a step failed, or a person must look: an instruction became manual, or the
+bank's answer has severity CRITICAL; 2 usage error or no connection, the step
+failed, or the bank rejected the credentials; 3 no such settlement, 130
+interrupted.`
 
 func newReconcile(s streams) *cobra.Command {
 	var (
@@ -74,42 +95,25 @@ func newReconcile(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "reconcile ID|--due",
-		Short: "Take a bank instruction that is due a step further, now",
-		Long: `reconcile does now what the reconciler does every minute: it leases an
-instruction that is due, asks the bank about it or sends it, and records what
-came of it. It shows the instruction before and after. With --due it does so
-with every instruction that is due. A run beside the reconciler's is harmless.
-
-An instruction that is not due stays as it is, and the command says when it will
-be: asking earlier brings nothing, or is not safe yet.
-
-It can send to the bank.
-
-` + bankHelp + `
-` + changeHelp + `
-` + roleHelp + `
-
-Exit codes: 0 a step was made, with --due none failed; 1 not due, or a step
-failed with --due, or somebody has to look: an instruction became manual, or the
-bank's answer is of severity CRITICAL; 2 wrong usage or no connection, the step
-failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`,
+		Short: "Run the next step of a due bank instruction",
+		Long:  reconcileHelp,
 		Example: `  settlectl reconcile stl-8484 \
     --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl reconcile --due --json --bank-from-environment`,
-		Args:              argumentOr("ID", "due"),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		PreRunE: func(*cobra.Command, []string) error {
-			return errors.Join(database.check(), from.check(database), output.check())
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(oneOf(args, "ID", due, "--due"), database.check(), from.check(database), output.check()); err != nil {
+				return err
+			}
 			b, err := from.open(cmd.Context(), s, database)
 			if err != nil {
 				return err
 			}
 			if b.bank == nil {
-				return errNoBankHere
+				return errNoBank
 			}
-			return banked(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *ledger.Operator) error {
+			return withBank(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *ledger.Operator) error {
 				stepper, alarms := b.stepper(s, o.Store)
 				var err error
 				if due {
@@ -117,14 +121,14 @@ failed, or the bank does not let you in; 3 no such settlement, 130 interrupted.`
 				} else {
 					err = reconcileOne(ctx, s, output.form, o, stepper, alarms, args[0])
 				}
-				if shut := b.door.err(); shut != nil {
-					return shut
+				if authErr := b.auth.err(); authErr != nil {
+					return authErr
 				}
 				return err
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&due, "due", false, "every instruction that is due")
+	cmd.Flags().BoolVar(&due, "due", false, "every due instruction")
 	database.register(cmd, s)
 	from.register(cmd)
 	output.register(cmd, outputTable, outputJSON)
@@ -140,14 +144,14 @@ func reconcileOne(ctx context.Context, s streams, form string, o *ledger.Operato
 	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: stepEvents(done.Events)}
 	if idle {
 		if report.Why = ledger.WhyNotDue(done.After, s.now()); report.Why == "" {
-			report.Why = "another step was working on it"
+			report.Why = "another step held it"
 		}
 	}
 	if err := report.print(s, form); err != nil {
 		return err
 	}
 	if idle {
-		return &codedError{code: exitNo, err: fmt.Errorf("nothing was done: %s", report.Why)}
+		return noWith("no step was made: %s", report.Why)
 	}
 	became := 0
 	if done.After.State == transfer.StateManual {
@@ -156,20 +160,20 @@ func reconcileOne(ctx context.Context, s streams, form string, o *ledger.Operato
 	return needsPerson(became, alarms)
 }
 
-// needsPerson is the error of steps that somebody has to look at: those of this
-// program are in no log that an alert is made from.
+// needsPerson returns an error for steps that a person must look at, because no alert
+// reads the log of this program.
 func needsPerson(manual int, alarms *atomic.Int64) error {
 	var why []string
 	if manual > 0 {
-		why = append(why, fmt.Sprintf("%d became manual, and nothing moves by itself any more", manual))
+		why = append(why, fmt.Sprintf("%d became manual and wait for a decision", manual))
 	}
 	if alarms.Load() > 0 {
-		why = append(why, "severity CRITICAL: what the bank says does not fit what is recorded, and it may have paid twice")
+		why = append(why, "severity CRITICAL: the bank's answer contradicts the ledger, and the bank may have paid twice")
 	}
 	if len(why) == 0 {
 		return nil
 	}
-	return &codedError{code: exitNo, err: fmt.Errorf("somebody has to look: %s; see it with settlectl list manual and settlectl show", strings.Join(why, "; "))}
+	return noWith("a person must look: %s; run settlectl list manual and settlectl show", strings.Join(why, "; "))
 }
 
 func instructionOf(in transfer.Instruction) instructionAt {
@@ -177,7 +181,7 @@ func instructionOf(in transfer.Instruction) instructionAt {
 }
 
 func (a instructionAt) words() string {
-	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, instant(a.NextCheckAt))
+	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, clockOrNever(a.NextCheckAt))
 }
 
 func stepEvents(events []spannerstore.EventRow) []stepEvent {
@@ -190,7 +194,7 @@ func stepEvents(events []spannerstore.EventRow) []stepEvent {
 
 func (r stepReport) print(s streams, form string) error {
 	if form == outputJSON {
-		return printJSON(s.out, r)
+		return printJSON(s.Out, r)
 	}
 	facts := [][2]string{{"settlement", r.SettlementID}, {"before", r.Before.words()}}
 	for _, e := range r.Events {
@@ -208,7 +212,7 @@ func (r stepReport) print(s streams, form string) error {
 
 func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer.Stepper, alarms *atomic.Int64) error {
 	reconciler := transfer.Reconciler{
-		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileListed, Concurrency: reconcileAtOnce, Margin: stepper.Longest(),
+		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileLimit, Concurrency: reconcileConcurrency, Margin: stepper.Longest(),
 	}
 	run, err := reconciler.Reconcile(ctx)
 	if err != nil {
@@ -224,8 +228,8 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 	manual := needsPerson(run.States[transfer.StateManual], alarms)
 	switch {
 	case run.Failed > 0:
-		failed := fmt.Errorf("%s failed; %s named above, and the next run tries again", counted(run.Failed, "step"), oneOr(run.Failed, "it is", "they are"))
-		return &codedError{code: exitNo, err: errors.Join(failed, manual)}
+		failed := fmt.Errorf("%s failed, with the reason above; the next run tries again", counted(run.Failed, "step"))
+		return &term.CodedError{Code: term.ExitNo, Err: errors.Join(failed, manual)}
 	case manual != nil:
 		return manual
 	}
@@ -234,7 +238,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 
 func (r runReport) print(s streams, form string) error {
 	if form == outputJSON {
-		return printJSON(s.out, r)
+		return printJSON(s.Out, r)
 	}
 	var states []string
 	for _, state := range slices.Sorted(maps.Keys(r.States)) {
@@ -245,11 +249,11 @@ func (r runReport) print(s streams, form string) error {
 	}
 	return printFacts(s, [][2]string{
 		{"due", strconv.Itoa(r.Due)},
-		{"now", strings.Join(states, ", ")},
-		{"skipped", fmt.Sprintf("%d, which another step was working on", r.Skipped)},
+		{"states after", strings.Join(states, ", ")},
+		{"skipped", fmt.Sprintf("%d, held by another step", r.Skipped)},
 		{"failed", strconv.Itoa(r.Failed)},
 		{"left", strconv.Itoa(r.Left)},
-		{"manual", fmt.Sprintf("%d in all, which wait for a person", r.Manual)},
-		{"next due", instant(r.NextDue)},
+		{"manual", fmt.Sprintf("%d in all, waiting for a person", r.Manual)},
+		{"next due", clockOrNever(r.NextDue)},
 	})
 }

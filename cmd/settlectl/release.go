@@ -11,22 +11,22 @@ import (
 	"strings"
 
 	"cloud.google.com/go/pubsub/v2"
-	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
-// releasable are the reasons that --all can name. A request that is no Pub/Sub
-// message is never published.
+// releasable are the reasons that --all accepts. Only a Pub/Sub message can be published
+// again.
 var releasable = []string{
 	string(payout.ReasonTooLarge), string(payout.ReasonEmptyData), string(payout.ReasonNotJSON), string(payout.ReasonDuplicateField),
 	string(payout.ReasonUnknownField), string(payout.ReasonMissingField), string(payout.ReasonInvalidField),
 }
 
-// maxRefusalsNamed bounds the messages that --all names one by one.
+// maxRefusalsNamed bounds the refused messages that --all names.
 const maxRefusalsNamed = 20
 
 // releaseFlags are release's own flags.
@@ -36,15 +36,47 @@ type releaseFlags struct {
 	release                      ledger.Release
 }
 
-// releaseSummary is the answer of release --all.
+// releaseSummary is the result of release --all.
 type releaseSummary struct {
 	Reason string `json:"reason"`
 	ledger.Tally
-	Left int64 `json:"left"` // open messages of the reason that the run did not come to
-	// DefaultCurrency is what the defaulted ones were judged with.
+	Left int64 `json:"left"` // open messages of the reason that the run did not reach
+	// DefaultCurrency applied to the messages without a currency.
 	DefaultCurrency string `json:"default_currency,omitzero"`
 	DryRun          bool   `json:"dry_run,omitzero"`
 }
+
+const releaseHelp = `release publishes a quarantined message again, with its attributes, its ordering
+key and the attribute settleonce-released, and marks its row as released.
+MESSAGE is a Pub/Sub message ID or the hex message_key of its row. The command
+lists the messages if several have the ID. Finding a message ID reads the whole
+table, a message_key only its row.
+
+The command publishes the message and then marks it. After a crash between the
+two the message is still open, and a second release publishes a second copy.
+Both copies are the same payout, which is settled once.
+
+The command refuses a message that the function would refuse again. A message
+without a currency needs --default-currency with the function's present value.
+The command computes its output with this value; the function settles with its
+own DEFAULT_CURRENCY.
+
+--edit FILE publishes the bytes of FILE instead. Only the producer knows the
+intended payout and has to agree; name the person in --note. The note and a
+digest of the bytes stay with the row: put no payload into the note.
+
+--all releases every open message of one reason, the oldest first, if the
+function would accept it now and Pub/Sub takes it. It asks for confirmation, or
+needs --yes. After a failure, run it again to continue.
+
+A released row is kept for 30 days. PUBSUB_EMULATOR_HOST selects an emulator.
+
+` + roleHelp + `
+Publishing needs roles/pubsub.publisher.
+
+Exit codes: 0 released, or with --dry-run it would be, 1 refused (with --all:
+some messages), or several messages have the ID, 2 usage error or no connection,
+3 no such message, 130 interrupted.`
 
 func newRelease(s streams) *cobra.Command {
 	var (
@@ -54,38 +86,8 @@ func newRelease(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "release MESSAGE | --all --reason REASON",
-		Short: "Publish a message from quarantine again",
-		Long: `release publishes a message that is kept in quarantine again, with its
-attributes, its ordering key and the attribute settleonce-released, and marks
-its row as released. MESSAGE is a Pub/Sub message ID or the hex message_key of
-its row; a message ID that stands for several messages lists them. Looking for a
-message ID reads the whole table, a message_key only its row.
-
-The message is published first and marked then. A crash between the two leaves
-it open; releasing the same again publishes a second copy, and the same payout
-is settled once however often it is published.
-
-What the function would refuse again is not released. A message that had no
-currency needs --default-currency, as the function has it now: what is shown is
-worked out with it, what is settled with the function's own DEFAULT_CURRENCY.
-
---edit FILE publishes the bytes of FILE in its place. Only the producer knows
-what a payout was meant to be: it has to agree, and --note says who did. The
-note and a digest of the bytes are kept with the row; put no payload into the
-note.
-
---all releases every open message of one reason, the oldest first, as far as
-each would be accepted now and Pub/Sub takes it: it asks first, or needs --yes.
-A failure ends it, and another run goes on.
-
-A released row is kept for 30 days. PUBSUB_EMULATOR_HOST leads to an emulator.
-
-` + roleHelp + `
-Publishing needs roles/pubsub.publisher.
-
-Exit codes: 0 released, or would be with --dry-run, 1 refused (for --all: some
-are), or several messages have the ID, 2 wrong usage or no connection, 3 no such
-message, 130 interrupted.`,
+		Short: "Publish a quarantined message again",
+		Long:  releaseHelp,
 		Example: `  settlectl release 7000000000000042 --by ines@example.com \
     --default-currency USD --topic projects/my-project/topics/payouts
   settlectl release 7000000000000042 --by ines --edit corrected.json \
@@ -93,12 +95,15 @@ message, 130 interrupted.`,
     --project my-project --topic payouts
   settlectl release --all --reason missing_field --by ines \
     --topic projects/my-project/topics/payouts --dry-run`,
-		Args:              argumentOr("MESSAGE", "all"),
+		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(database.check(), output.check(), f.check(cmd))
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(oneOf(args, "MESSAGE", f.all, "--all"), database.check(), output.check(), f.check(cmd)); err != nil {
+				return err
+			}
+			if err := f.readEdit(s); err != nil {
+				return err
+			}
 			return operating(cmd.Context(), s, database, "", func(ctx context.Context, o *ledger.Operator) error {
 				return f.run(ctx, s, output.form, o, args)
 			})
@@ -112,53 +117,41 @@ message, 130 interrupted.`,
 
 func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project")
-	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, where --topic does not name it")
-	flags.StringVar(&f.release.By, "by", "", "`who` releases it")
-	flags.StringVar(&f.release.Note, "note", "", "`why`, in one line; with --edit, who of the producer agreed")
-	flags.StringVar(&f.edit, "edit", "", "`FILE` with what is published in its place, - for standard input; needs --note")
-	flags.StringVar(&f.release.DefaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"), "ISO 4217 `code` for messages without one, as the function has it; else DEFAULT_CURRENCY")
-	flags.BoolVar(&f.all, "all", false, "every open message of --reason")
-	flags.StringVar(&f.reason, "reason", "", "`code` for which --all releases: "+inWords(releasable))
-	flags.BoolVar(&f.yes, "yes", false, "do not ask before --all")
-	flags.BoolVar(&f.release.DryRun, "dry-run", false, "say what would be released, and change nothing")
+	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project (required)")
+	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, if --topic does not name it")
+	flags.StringVar(&f.release.By, "by", "", "`person` who releases it (required)")
+	flags.StringVar(&f.release.Note, "note", "", "`reason`, in one line; with --edit, the person of the producer who agreed")
+	flags.StringVar(&f.edit, "edit", "", "`FILE` to publish instead, - for standard input; needs --note")
+	flags.StringVar(&f.release.DefaultCurrency, "default-currency", s.getenv("DEFAULT_CURRENCY"), "ISO 4217 `code` for messages without a currency, the same as the function's; default: DEFAULT_CURRENCY")
+	flags.BoolVar(&f.all, "all", false, "all open messages of --reason")
+	flags.StringVar(&f.reason, "reason", "", "reason `code` for --all: "+inWords(releasable))
+	flags.BoolVar(&f.yes, "yes", false, "skip the question of --all")
+	flags.BoolVar(&f.release.DryRun, "dry-run", false, "print the result, and change nothing")
 	require(cmd, "topic", "by")
 	cmd.MarkFlagsRequiredTogether("all", "reason")
 	cmd.MarkFlagsMutuallyExclusive("all", "edit")
 	completeWords(cmd, "reason", releasable...)
 }
 
-// check finds flags that are wrong.
 func (f *releaseFlags) check(cmd *cobra.Command) error {
-	faults := []error{requireText(cmd, "by")}
+	faults := []error{checkText(cmd, "by"), checkCurrency(f.release.DefaultCurrency)}
 	noted := cmd.Flags().Changed("note")
 	if f.edit != "" && !noted {
-		faults = append(faults, errors.New("--edit needs --note, which says in one line who of the producer agreed"))
+		faults = append(faults, errors.New("--edit needs --note with the person of the producer who agreed"))
 	}
 	if f.edit != "" && noted || f.release.Note != "" {
-		faults = append(faults, requireText(cmd, "note"))
-	}
-	if f.edit != "" && f.edit != standardInput {
-		if err := findFile(f.edit); err != nil {
-			faults = append(faults, wrongf("edit", "--edit: %v", err))
-		}
+		faults = append(faults, checkText(cmd, "note"))
 	}
 	if _, _, err := topicName(f.project, f.topic); err != nil {
 		faults = append(faults, err)
 	}
 	if cmd.Flags().Changed("reason") && !slices.Contains(releasable, f.reason) {
-		faults = append(faults, wrongf("reason", "--reason is %q; give %s", f.reason, inWords(releasable)))
-	}
-	if c := f.release.DefaultCurrency; c != "" && !payout.ValidCurrency(c) {
-		faults = append(faults, wrongf("default-currency", "--default-currency, or DEFAULT_CURRENCY, is %q; give an ISO 4217 alphabetic code in upper case, such as USD", c))
+		faults = append(faults, fmt.Errorf("--reason is %q; give %s", f.reason, inWords(releasable)))
 	}
 	return errors.Join(faults...)
 }
 
 func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *ledger.Operator, args []string) error {
-	if err := f.readEdit(s); err != nil {
-		return err
-	}
 	project, topic, err := topicName(f.project, f.topic)
 	if err != nil {
 		return err
@@ -168,7 +161,7 @@ func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *ledge
 	}
 	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
 	if err != nil {
-		return failf("connect to Pub/Sub: %w; %s", err, accessHint)
+		return term.Failf("connect to Pub/Sub: %w; %s", err, accessHint)
 	}
 	defer client.Close()
 	publisher := newTopicPublisher(client, topic)
@@ -180,7 +173,7 @@ func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *ledge
 	return f.releaseOne(ctx, s, form, o, args[0])
 }
 
-// readEdit reads the file of --edit, as far as a payout message goes.
+// readEdit reads the file of --edit up to one byte more than a message may have.
 func (f *releaseFlags) readEdit(s streams) error {
 	if f.edit == "" {
 		return nil
@@ -192,7 +185,7 @@ func (f *releaseFlags) readEdit(s streams) error {
 	defer func() { _ = input.Close() }() // nothing was written
 	f.release.Edited, err = io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
 	if err != nil {
-		return failf("read the message from %s: %w", name, err)
+		return term.Failf("read the message from %s: %w", name, err)
 	}
 	return nil
 }
@@ -203,10 +196,10 @@ func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o
 		return err
 	}
 	if len(found) > 1 {
-		if err := printKept(s, form, found); err != nil {
+		if err := printFound(s, form, found); err != nil {
 			return err
 		}
-		return &codedError{code: exitNo, err: fmt.Errorf("%d messages have the ID %s; name one by its message_key", len(found), visible(message))}
+		return noWith("%d messages have the ID %s; name one by its message_key", len(found), visible(message))
 	}
 	released, err := o.Release(ctx, found[0], f.release)
 	if err != nil {
@@ -217,57 +210,49 @@ func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o
 
 func (f *releaseFlags) printReleased(s streams, form string, r ledger.Released) error {
 	if form == outputJSON {
-		return printJSON(s.out, r)
+		return printJSON(s.Out, r)
 	}
 	facts := append(keptFacts(r.Message), [2]string{"settlement", r.SettlementID}, [2]string{"hash", string(r.PayloadHash)})
 	if r.DefaultCurrency != "" {
-		facts = append(facts, [2]string{"currency", functionsCurrency(r.DefaultCurrency)})
+		facts = append(facts, [2]string{"currency", defaultedCurrency(r.DefaultCurrency)})
 	}
 	switch {
 	case f.release.DryRun:
-		facts = append(facts, [2]string{"released", "it would be"})
+		facts = append(facts, [2]string{"released", "no (--dry-run); it would be"})
 	case r.ReleasedBy != f.release.By:
-		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", "by " + r.ReleasedBy + " at the same time: two messages were published, which are one payout only if both say the same; look at what became of each"})
+		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", "by " + r.ReleasedBy + " at the same time: two messages were published, which are one payout only if they are equal; check both with settlectl show"})
 	default:
 		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", clockOr(r.ReleasedAt, "never") + " by " + r.ReleasedBy})
 	}
 	return printFacts(s, facts)
 }
 
-// functionsCurrency says what a message without a currency is worked out with.
-func functionsCurrency(ours string) string {
-	return ours + " by default; what counts is the function's own DEFAULT_CURRENCY: with another one the hash is another, with none it is refused again"
+// defaultedCurrency explains the currency of a message without one.
+func defaultedCurrency(ours string) string {
+	return ours + " by default; the function applies its own DEFAULT_CURRENCY: another value gives another hash, and without one it refuses the message again"
 }
 
 func keptFacts(k ledger.Message) [][2]string {
 	return [][2]string{
 		{"message", k.MessageID},
 		{"message_key", k.Key},
-		{"from", k.Subscription},
-		{"refused for", strings.TrimSpace(string(k.Reason) + " " + k.Member)},
-		{"quarantined", instant(k.QuarantinedAt)},
+		{"subscription", k.Subscription},
+		{"reason", strings.TrimSpace(string(k.Reason) + " " + k.Member)},
+		{"quarantined", clockOrNever(k.QuarantinedAt)},
 	}
 }
 
-func printKept(s streams, form string, found []ledger.Message) error {
+// printFound prints the messages of one ID.
+func printFound(s streams, form string, found []ledger.Message) error {
 	if form == outputJSON {
-		return printJSON(s.out, found)
+		return printJSON(s.Out, found)
 	}
-	for i, k := range found {
-		if i > 0 {
-			if err := write(s.out, "\n"); err != nil {
-				return err
-			}
+	return printBlocks(s, found, func(k ledger.Message) [][2]string {
+		if k.ReleasedBy == "" {
+			return keptFacts(k)
 		}
-		facts := keptFacts(k)
-		if k.ReleasedBy != "" {
-			facts = append(facts, [2]string{"released", clockOr(k.ReleasedAt, "never") + " by " + k.ReleasedBy})
-		}
-		if err := printFacts(s, facts); err != nil {
-			return err
-		}
-	}
-	return nil
+		return append(keptFacts(k), [2]string{"released", clockOr(k.ReleasedAt, "never") + " by " + k.ReleasedBy})
+	})
 }
 
 func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o *ledger.Operator) error {
@@ -280,9 +265,10 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 			return err
 		}
 	}
-	bar := newReleaseBar(s, extent.Messages)
-	tally, runErr := o.ReleaseAll(ctx, extent, f.release, bar.each)
-	bar.stop(runErr == nil)
+	bar := &releaseBar{Progress: term.StartProgress(s.Streams, "settlectl", 0)}
+	bar.Begin(bar.message(), extent.Messages)
+	tally, runErr := o.ReleaseAll(ctx, extent, f.release, bar.add)
+	bar.Stop(runErr == nil)
 	summary := releaseSummary{Reason: f.reason, Tally: tally, Left: extent.Messages - int64(tally.Released+tally.Refused), DryRun: f.release.DryRun}
 	if tally.Defaulted > 0 {
 		summary.DefaultCurrency = f.release.DefaultCurrency
@@ -294,49 +280,47 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 	case runErr != nil:
 		return runErr
 	case tally.Refused > 0:
-		return &codedError{code: exitNo, err: fmt.Errorf("%s %s", counted(tally.Refused, "message"), oneOr(tally.Refused,
-			"stays in quarantine: it would be refused again, or Pub/Sub does not take it",
-			"stay in quarantine: they would be refused again, or Pub/Sub does not take them"))}
+		return noWith("%s in quarantine: the function would refuse %s again, or Pub/Sub does not take %[2]s",
+			counted(tally.Refused, "message")+oneOr(tally.Refused, " stays", " stay"), oneOr(tally.Refused, "it", "them"))
 	}
 	return nil
 }
 
 func (r releaseSummary) print(s streams, form string) error {
 	if form == outputJSON {
-		return printJSON(s.out, r)
+		return printJSON(s.Out, r)
 	}
 	released := strconv.Itoa(r.Released)
 	if r.DryRun {
-		released = "none (--dry-run); " + released + " would be"
+		released = "0 (--dry-run); " + released + " would be"
 	}
 	facts := [][2]string{
 		{"reason", r.Reason}, {"released", released}, {"refused", strconv.Itoa(r.Refused)}, {"left", strconv.FormatInt(r.Left, 10)},
 	}
 	if r.Defaulted > 0 {
-		facts = append(facts, [2]string{"currency", fmt.Sprintf("of %d: %s", r.Defaulted, functionsCurrency(r.DefaultCurrency))})
+		facts = append(facts, [2]string{"currency", fmt.Sprintf("of %d: %s", r.Defaulted, defaultedCurrency(r.DefaultCurrency))})
 	}
 	return printFacts(s, facts)
 }
 
-// confirm asks on a terminal. Where there is none it refuses: --yes is then needed.
+// confirm asks a question. Without a terminal it fails.
 func confirm(s streams, question string) error {
-	if !s.inTerminal {
-		return errors.New("there is no terminal to ask on; give --yes, or --dry-run first")
+	if !s.InTerminal {
+		return errors.New("standard input is no terminal to ask on; give --yes, or --dry-run first")
 	}
-	_, _ = io.WriteString(s.err, question)
-	answer, err := bufio.NewReader(io.LimitReader(s.in, 100)).ReadString('\n')
+	_, _ = io.WriteString(s.Err, question)
+	answer, err := bufio.NewReader(io.LimitReader(s.In, 100)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return failf("read the answer: %w", err)
+		return term.Failf("read the answer: %w", err)
 	}
 	if a := strings.ToLower(strings.TrimSpace(answer)); a != "y" && a != "yes" {
-		return &codedError{code: exitNo, err: errors.New("nothing was released")}
+		return noWith("no message was released")
 	}
 	return nil
 }
 
-// nameOf is the message ID of a message in quarantine and, since an ID alone may
-// stand for several, the subscription that it came from. A message without an ID has
-// its key.
+// nameOf returns the message ID and the subscription of a quarantined message, because
+// several subscriptions can deliver the same ID. A message without an ID has its key.
 func nameOf(k ledger.Message) string {
 	if k.MessageID == "" {
 		return k.Key
@@ -344,35 +328,31 @@ func nameOf(k ledger.Message) string {
 	return k.MessageID + " from " + k.Subscription[strings.LastIndex(k.Subscription, "/")+1:]
 }
 
-// releaseBar shows how far release --all is, and names messages that stay.
+// releaseBar shows the progress of release --all, and names refused messages.
 type releaseBar struct {
-	*reporter
-	done, refused int
+	*term.Progress
+
+	released, refused int
 }
 
-func newReleaseBar(s streams, total int64) *releaseBar {
-	return &releaseBar{reporter: startReporter(s, &progress.Tracker{Message: releaseProgress(0, 0), Total: total})}
+func (b *releaseBar) message() string {
+	return fmt.Sprintf("released %d, refused %d", b.released, b.refused)
 }
 
-func releaseProgress(done, refused int) string {
-	return fmt.Sprintf("released %d, refused %d", done-refused, refused)
-}
-
-// each is told of every message, one at a time.
-func (b *releaseBar) each(k ledger.Message, refused *transfer.Refused) {
-	b.done++
-	if refused != nil {
+// add counts a message. refused is nil for a released one.
+func (b *releaseBar) add(k ledger.Message, refused *transfer.Refused) {
+	if refused == nil {
+		b.released++
+	} else {
 		b.refused++
 	}
-	if b.tracker != nil {
-		b.tracker.UpdateMessage(releaseProgress(b.done, b.refused))
-		b.tracker.SetValue(int64(b.done))
-	}
+	b.Message(b.message())
+	b.Set(int64(b.released + b.refused))
 	switch {
 	case refused == nil:
 	case b.refused <= maxRefusalsNamed:
-		b.say("message %s stays: %s", visible(nameOf(k)), visible(refused.Error()))
+		b.Logf("message %s stays: %s", visible(nameOf(k)), visible(refused.Error()))
 	case b.refused == maxRefusalsNamed+1:
-		b.say("more messages stay; list quarantine names all that are left")
+		b.Logf("more messages stay; settlectl list quarantine names all")
 	}
 }

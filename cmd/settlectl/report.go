@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,41 +12,40 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 )
 
-// reportFlags are report's flags.
-type reportFlags struct{ account, from, to string }
-
 func newReport(s streams) *cobra.Command {
 	var (
 		database databaseFlags
 		output   outputFlags
 		flags    reportFlags
-		from, to time.Time
 	)
 	cmd := &cobra.Command{
 		Use:   "report",
-		Short: "Sum up what a ledger account paid in a period",
+		Short: "Sum up the payouts of a ledger account in a period",
 		Long: `report sums up an account's movements and reversals of a period, by currency and
-by the state of the bank instructions now. A movement and its reversal each
+by the present state of the bank instructions. A movement and its reversal each
 belong to the period in which they were recorded. Amounts are exact, in major
-units by the currency's ISO 4217 exponent; currencies are never added up. It
-changes nothing.
+units by the currency's ISO 4217 exponent. The report never adds up different
+currencies. It changes nothing.
 
-The period is what was recorded from --from on and before --to, to the
-microsecond: for November, --from 2026-11-01 --to 2026-12-01, in UTC. The CSV
-has the lines, not the totals.
+The period begins at --from and ends before --to: for November in UTC, give
+--from 2026-11-01 --to 2026-12-01. The CSV has the lines without the totals.
 
-Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.`,
+Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
 		Example: `  settlectl report --account reserve-claims --from 2026-11-01 --to 2026-12-01
   settlectl report --account reserve-claims --from 2026-11-01 \
     --csv > november.csv`,
-		Args: noArguments,
-		PreRunE: func(*cobra.Command, []string) (err error) {
-			from, to, err = flags.check(s.now())
-			return errors.Join(database.check(), output.check(), err)
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return interruptible(cmd.Context(), func(ctx context.Context) error {
-				return printReport(ctx, flags.account, from, to, database, output.form, s)
+			from, to, err := flags.period(s.now())
+			if err := errors.Join(database.check(), output.check(), err); err != nil {
+				return err
+			}
+			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
+				report, err := r.Report(ctx, flags.account, from, to)
+				if err != nil {
+					return database.explain(err)
+				}
+				return printReport(report, output.form, s)
 			})
 		},
 	}
@@ -53,19 +53,23 @@ Exit codes: 0, 2 wrong usage or a database that cannot be read, 130 interrupted.
 	database.registerStale(cmd)
 	output.register(cmd, outputTable, outputJSON, outputCSV)
 	cmd.Flags().StringVar(&flags.account, "account", "", "`ID` of the ledger account")
-	timeFlag(cmd, &flags.from, "from", "", "from which on")
+	timeFlag(cmd, &flags.from, "from", "", "of the beginning")
 	require(cmd, "account", "from")
-	timeFlag(cmd, &flags.to, "to", "", "before which; else now")
+	timeFlag(cmd, &flags.to, "to", "", "of the end, exclusive; default: now")
 	return cmd
 }
 
-func (f reportFlags) check(now time.Time) (from, to time.Time, err error) {
+// reportFlags are report's flags.
+type reportFlags struct{ account, from, to string }
+
+// period checks the flags and returns the period.
+func (f reportFlags) period(now time.Time) (from, to time.Time, err error) {
 	var faults []error
 	if f.account == "" {
-		faults = append(faults, wrongf("account", "--account is empty; give the ID of a ledger account"))
+		faults = append(faults, errors.New("--account is empty; give the ID of a ledger account"))
 	}
 	if f.from == "" {
-		faults = append(faults, wrongf("from", "--from is empty; give %s", timeForms))
+		faults = append(faults, fmt.Errorf("--from is empty; give %s", timeForms))
 	}
 	if f.to == "" {
 		f.to = now.UTC().Format(time.RFC3339Nano)
@@ -74,19 +78,11 @@ func (f reportFlags) check(now time.Time) (from, to time.Time, err error) {
 	return from, to, errors.Join(append(faults, err)...)
 }
 
-func printReport(ctx context.Context, account string, from, to time.Time, database databaseFlags, form string, s streams) error {
-	client, err := database.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	report, err := ledger.Reader{Client: client, Bound: database.bound()}.Report(ctx, account, from, to)
-	switch {
-	case err != nil:
-		return database.explain(err)
-	case form == outputJSON:
-		return printJSON(s.out, report)
-	case form == outputCSV:
+func printReport(report ledger.Report, form string, s streams) error {
+	switch form {
+	case outputJSON:
+		return printJSON(s.Out, report)
+	case outputCSV:
 		return printReportCSV(report, s)
 	}
 	return printReportTable(report, s)
@@ -97,7 +93,7 @@ func printReportTable(report ledger.Report, s streams) error {
 		{"account", visible(report.AccountID)}, {"recorded from", clock(report.From)}, {"before", clock(report.To)},
 	}, false) + "\n"
 	if len(report.Lines) == 0 {
-		return write(s.out, words+"\nNo movements and no reversals.\n")
+		return write(s.Out, words+"\nNo movements and no reversals. Letter case matters in --account.\n")
 	}
 	columns := []column{
 		{name: "currency"},
@@ -117,7 +113,7 @@ func printReportTable(report ledger.Report, s streams) error {
 		}
 		rows = append(rows, reportRow(total, "total"))
 	}
-	return write(s.out, words+"\n"+layOut(s, columns, rows, true)+"\n")
+	return write(s.Out, words+"\n"+layOut(s, columns, rows, true)+"\n")
 }
 
 func reportRow(l ledger.ReportLine, state string) []string {
@@ -126,13 +122,9 @@ func reportRow(l ledger.ReportLine, state string) []string {
 	}
 }
 
-// majorOf is an amount beside its currency.
-func majorOf(a ledger.Amount) string {
-	if a.Major == "" {
-		return a.Minor + " minor units"
-	}
-	return a.Major
-}
+// majorOf returns an amount without its currency, in minor units if the currency's
+// exponent is unknown.
+func majorOf(a ledger.Amount) string { return cmp.Or(a.Major, a.Minor+" minor units") }
 
 func printReportCSV(report ledger.Report, s streams) error {
 	printer := newRowPrinter(s, outputCSV, named("account_id", "from", "to", "currency", "state",

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,13 +13,13 @@ import (
 func newResolve(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resolve",
-		Short: "Close a case that was investigated",
-		Long: `resolve closes cases that people have investigated. Nothing moves by it.
+		Short: "Close an investigated case",
+		Long: `resolve closes cases after their investigation. It moves no money.
 
 Exit codes: those of its commands.`,
 		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
-    --note "the producer is mended"`,
-		Args: noArguments,
+    --note "the producer is fixed"`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newResolveConflict(s))
@@ -36,41 +35,41 @@ func newResolveConflict(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conflict ID",
 		Short: "Close a conflict of a settlement",
-		Long: `resolve conflict closes an open conflict: it leaves the list of open ones, with
-who closed it and what was found. The ledger stays as it is: the first payout
-stands, and what was not settled stays unsettled.
+		Long: `resolve conflict closes an open conflict and records the person and the finding.
+The ledger stays as it is: the first payout stands, and the conflicting payout
+stays unsettled.
 
-A settlement with several conflicts, open or closed, needs --hash, the payload
-hash of the payout that was not settled or the beginning of it; without it they
-are listed. The note is kept for ever: put no payload into it.
+A settlement with several conflicts, open or closed, needs --hash: the payload
+hash of the conflicting payout, or its beginning. Without --hash the command
+lists the conflicts. The note is kept for ever: put no payload into it.
 
-The same command again, after an answer that was lost, succeeds; if another
-conflict has come meanwhile, with --hash.
+Running the same command again after a lost answer succeeds. If another conflict
+has come since, it needs --hash.
 
 ` + roleHelp + `
 
-Exit codes: 0 closed, 1 refused (no conflict, several of which none is named,
-closed by somebody else or with another note), 2 wrong usage or no connection, 3
-no such settlement, 130 interrupted.`,
+Exit codes: 0 closed, 1 refused (no conflict, several and no --hash, closed by
+another person or with another note), 2 usage error or no connection, 3 no such
+settlement, 130 interrupted.`,
 		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
-    --note "the producer sent a draft; it is mended"
+    --note "the producer sent a draft"
   settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com \
     --note "a second claim, now stl-8501"`,
-		Args:              oneArgument("ID"),
+		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(database.check(), output.check(), requireText(cmd, "by", "note"))
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := errors.Join(database.check(), output.check(), checkText(cmd, "by", "note")); err != nil {
+				return err
+			}
 			r.SettlementID = args[0]
 			return operating(cmd.Context(), s, database, args[0], func(ctx context.Context, o *ledger.Operator) error {
 				return resolveConflict(ctx, s, output.form, o, r)
 			})
 		},
 	}
-	cmd.Flags().StringVar(&r.Hash, "hash", "", "payload `hash` of the payout that was not settled, or its beginning")
-	cmd.Flags().StringVar(&r.By, "by", "", "`who` closes it")
-	cmd.Flags().StringVar(&r.Note, "note", "", "`what` was found, in one line")
+	cmd.Flags().StringVar(&r.Hash, "hash", "", "payload `hash` of the conflicting payout, or its beginning")
+	cmd.Flags().StringVar(&r.By, "by", "", "`person` who closes it (required)")
+	cmd.Flags().StringVar(&r.Note, "note", "", "`finding`, in one line (required)")
 	require(cmd, "by", "note")
 	database.register(cmd, s)
 	output.register(cmd, outputTable, outputJSON)
@@ -83,7 +82,7 @@ func resolveConflict(ctx context.Context, s streams, form string, o *ledger.Oper
 		if err := printConflicts(s, form, several.Conflicts); err != nil {
 			return err
 		}
-		return &codedError{code: exitNo, err: errors.New("refused: there are several conflicts; name one by --hash")}
+		return noWith("refused: the settlement has several conflicts; name one by --hash")
 	}
 	if err != nil {
 		return err
@@ -91,49 +90,48 @@ func resolveConflict(ctx context.Context, s streams, form string, o *ledger.Oper
 	return printConflicts(s, form, []ledger.ConflictSummary{closed})
 }
 
-// printConflicts prints conflicts, as one JSON value or one below the other.
+// printConflicts prints conflicts as one JSON value or as tables.
 func printConflicts(s streams, form string, all []ledger.ConflictSummary) error {
 	if form == outputJSON {
 		if len(all) == 1 {
-			return printJSON(s.out, all[0])
+			return printJSON(s.Out, all[0])
 		}
-		return printJSON(s.out, all)
+		return printJSON(s.Out, all)
 	}
-	for i, c := range all {
-		if i > 0 {
-			if err := write(s.out, "\n"); err != nil {
-				return err
-			}
-		}
-		rows := [][2]string{
+	return printBlocks(s, all, func(c ledger.ConflictSummary) [][2]string {
+		facts := [][2]string{
 			{"settlement", c.SettlementID},
 			{"conflict", string(c.PayloadHash)},
 			{"differs in", strings.Join(c.Fields, ", ")},
-			{"last seen", instant(c.LastSeenAt)},
+			{"last seen", clockOrNever(c.LastSeenAt)},
 		}
-		if c.ResolvedBy != "" {
-			rows = append(rows, [2]string{"resolved", clockOr(c.ResolvedAt, "never")}, [2]string{"by", c.ResolvedBy}, [2]string{"note", c.Note})
+		if c.ResolvedBy == "" {
+			return facts
 		}
-		if err := printFacts(s, rows); err != nil {
+		return append(facts, [2]string{"resolved", clockOr(c.ResolvedAt, "never")}, [2]string{"by", c.ResolvedBy}, [2]string{"note", c.Note})
+	})
+}
+
+// printBlocks prints the facts of each element, with blank lines between the elements.
+func printBlocks[T any](s streams, all []T, facts func(T) [][2]string) error {
+	for i, one := range all {
+		if i > 0 {
+			if err := write(s.Out, "\n"); err != nil {
+				return err
+			}
+		}
+		if err := printFacts(s, facts(one)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// printFacts prints names and what they stand for, one pair a line.
+// printFacts prints pairs of a label and a value.
 func printFacts(s streams, facts [][2]string) error {
 	var rows [][]string
 	for _, fact := range facts {
 		rows = append(rows, []string{fact[0], visible(fact[1])})
 	}
-	return write(s.out, layOut(s, []column{{fixed: true}, {prose: true}}, rows, false)+"\n")
-}
-
-// instant writes a time for a person.
-func instant(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05Z")
+	return write(s.Out, layOut(s, []column{{}, {text: true}}, rows, false)+"\n")
 }

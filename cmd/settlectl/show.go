@@ -13,6 +13,7 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 func newShow(s streams) *cobra.Command {
@@ -22,24 +23,31 @@ func newShow(s streams) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show everything that is known of a settlement, and what comes next",
-		Long: `show prints everything that is stored under a settlement ID, as of one moment:
-the payout, its receipt, the bank instruction with its history and the keys that
-were given up, the reversal, each conflict with the members of both payouts side
-by side, and what happens next and when. Times are UTC. It changes nothing.
+		Short: "Show a settlement, and its next step",
+		Long: `show prints all rows of a settlement ID as of one moment: the payout, its
+receipt, the bank instruction with its history and its superseded keys, the
+reversal, each conflict with the members of both payouts side by side, and the
+next step with its time. Times are UTC. It changes nothing.
 
-It shows whole messages, and with --json the request that the bank gets: names
-of accounts, amounts and references.
+Of a bank instruction, "first not-found" is the time of the bank's first
+not-found answer that counts, and "resend deadline" is the end of the period in
+which the bank surely remembers the key. A receipt without an expiry stays until
+the bank's outcome is final.
 
-Exit codes: 0, 2 wrong usage or a database that cannot be read, 3 no such
-settlement, 130 interrupted.`,
+The output contains personal data: accounts, amounts and references, and with
+--json the request to the bank.
+
+Exit codes: 0, 2 usage error or unreadable database, 3 no such settlement, 130
+interrupted.`,
 		Example: `  settlectl show stl-8472
   settlectl show stl-8472 --json | jq -r '.bank_instruction.state'`,
-		Args:    oneArgument("ID"),
-		PreRunE: func(*cobra.Command, []string) error { return errors.Join(database.check(), output.check()) },
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return interruptible(cmd.Context(), func(ctx context.Context) error {
-				return show(ctx, args[0], database, output.form, s)
+			if err := errors.Join(database.check(), output.check()); err != nil {
+				return err
+			}
+			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
+				return show(ctx, r, args[0], database, output.form, s)
 			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -50,31 +58,26 @@ settlement, 130 interrupted.`,
 	return cmd
 }
 
-func show(ctx context.Context, id string, database databaseFlags, form string, s streams) error {
-	client, err := database.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	found, err := ledger.Reader{Client: client, Bound: database.bound()}.Settlement(ctx, id)
+func show(ctx context.Context, r ledger.Reader, id string, database databaseFlags, form string, s streams) error {
+	found, err := r.Settlement(ctx, id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSettlement):
 		return noSettlement(id, database)
 	case err != nil:
 		return database.explain(err)
 	case form == outputJSON:
-		return printJSON(s.out, found)
+		return printJSON(s.Out, found)
 	}
 	return page{s}.print(found)
 }
 
-// noSettlement says that there is none of an ID, and why that can be.
+// noSettlement reports an unknown settlement ID, with the possible reasons.
 func noSettlement(id string, database databaseFlags) error {
-	return &codedError{code: exitAbsent, err: fmt.Errorf(
-		"there is no settlement %s in %s; letter case matters, and a message that was quarantined has none (settlectl list quarantine)", visible(id), database.name)}
+	return &term.CodedError{Code: term.ExitNotFound, Err: fmt.Errorf(
+		"no settlement %s in %s: letter case matters, the message may not be delivered yet, or it is quarantined; run settlectl list quarantine", visible(id), database.name)}
 }
 
-// page is a settlement on a terminal.
+// page prints a settlement for a person.
 type page struct{ s streams }
 
 func (p page) print(found ledger.Settlement) error {
@@ -84,7 +87,7 @@ func (p page) print(found ledger.Settlement) error {
 	if found.Instruction != nil {
 		b.WriteString(p.section("Bank instruction", p.instruction(*found.Instruction)))
 		if old := found.Superseded; len(old) > 0 {
-			b.WriteString(p.heading("Keys given up") + p.superseded(old))
+			b.WriteString(p.heading("Superseded keys") + p.superseded(old))
 		}
 		b.WriteString(p.heading("History") + p.history(found.Events))
 	}
@@ -96,13 +99,13 @@ func (p page) print(found ledger.Settlement) error {
 		b.WriteString(p.sideBySide(c))
 	}
 	if found.MoreConflicts {
-		b.WriteString("There are more conflicts, which are not shown.\n")
+		b.WriteString("More conflicts exist. settlectl list conflicts shows all.\n")
 	}
 	b.WriteString(p.section("Next", p.next(found.Next)))
-	return write(p.s.out, strings.TrimPrefix(b.String(), "\n"))
+	return write(p.s.Out, strings.TrimPrefix(b.String(), "\n"))
 }
 
-// pair is a label and what stands beside it, each part of which is wrapped.
+// pair is a label and its value.
 type pair struct {
 	label, value string
 	colors       text.Colors
@@ -112,8 +115,7 @@ func (p page) heading(title string) string {
 	return "\n" + p.s.paint(text.Colors{text.Bold}, title) + "\n"
 }
 
-// labelColumns is the width of labels, so that the sections' values stand below
-// each other.
+// labelColumns is the width of labels: the values of all sections stand below each other.
 const labelColumns = 17
 
 func (p page) section(title string, lines []pair) string {
@@ -126,7 +128,7 @@ func (p page) section(title string, lines []pair) string {
 		}
 		rows = append(rows, []string{fmt.Sprintf("  %-*s", labelColumns-2, l.label), value})
 	}
-	columns := []column{{fixed: true}, {prose: true, colors: func(value string) text.Colors { return colors[value] }}}
+	columns := []column{{}, {text: true, colors: func(value string) text.Colors { return colors[value] }}}
 	return p.heading(title) + layOut(p.s, columns, rows, false) + "\n"
 }
 
@@ -134,7 +136,7 @@ func (page) movement(found ledger.Settlement) []pair {
 	m := found.Movement
 	amount := found.Amount().String()
 	if found.CurrencyDefaulted {
-		amount += ", the currency by default"
+		amount += " (the message had no currency; DEFAULT_CURRENCY applied)"
 	}
 	lines := []pair{
 		{label: "settlement", value: m.SettlementID},
@@ -146,9 +148,17 @@ func (page) movement(found ledger.Settlement) []pair {
 		{label: "recorded", value: clock(m.RecordedAt)},
 	}
 	if !found.Intact {
-		lines = append(lines, pair{label: "warning", value: "these are not the members that the payload hash was computed over", colors: text.Colors{text.FgRed}})
+		lines = append(lines, pair{label: "warning", value: "the payload hash does not fit these members; run settlectl verify", colors: text.Colors{text.FgRed}})
 	}
 	return lines
+}
+
+// orElse returns an optional value, or the text for its absence.
+func orElse(value *string, absent string) string {
+	if value == nil {
+		return absent
+	}
+	return *value
 }
 
 func orNone(value string) string { return cmp.Or(value, "none") }
@@ -156,7 +166,7 @@ func orNone(value string) string { return cmp.Or(value, "none") }
 func (page) receipt(found ledger.Settlement) []pair {
 	r := found.Receipt
 	if r == nil {
-		return []pair{{label: "expired", value: "the movement alone forbids a second one, and tells a replay from a conflict"}}
+		return []pair{{label: "state", value: "expired; the movement still recognises redeliveries and conflicts"}}
 	}
 	message := r.MessageID
 	if message == "" {
@@ -167,16 +177,13 @@ func (page) receipt(found ledger.Settlement) []pair {
 		{label: "message", value: message},
 		{label: "published", value: clockOr(r.PublishTime, "unknown")},
 		{label: "delivery", value: r.DeliveryID},
-		{label: "expires", value: clockOr(r.ExpireFrom, "kept until the outcome at the bank is final")},
-	}
-	if r.ExpireFrom != nil {
-		lines[len(lines)-1].value = "retention runs from " + clock(*r.ExpireFrom)
+		{label: "retention since", value: clockOr(r.ExpireFrom, "not begun; begins with the bank's final outcome")},
 	}
 	if r.Metadata != "" {
 		lines = append(lines, pair{label: "metadata", value: r.Metadata})
 	}
 	if r.PayloadHash != found.Movement.PayloadHash {
-		lines = append(lines, pair{label: "warning", value: "the receipt's payload hash is another: " + string(r.PayloadHash), colors: text.Colors{text.FgRed}})
+		lines = append(lines, pair{label: "warning", value: "the receipt has another payload hash: " + string(r.PayloadHash), colors: text.Colors{text.FgRed}})
 	}
 	return lines
 }
@@ -194,9 +201,9 @@ func (page) instruction(in transfer.Instruction) []pair {
 	}
 	optional("bank's transfer", in.TransferID)
 	optional("bank's status", in.BankStatus)
-	optional("not found since", clockOr(orNil(in.NotFoundSince), ""))
+	optional("first not-found", clockOr(orNil(in.NotFoundSince), ""))
 	if in.State == transfer.StateUncertain {
-		optional("resend before", clockOr(orNil(in.ResendNotAfter), ""))
+		optional("resend deadline", clockOr(orNil(in.ResendNotAfter), ""))
 	}
 	optional("accepted", clockOr(orNil(in.AcceptedAt), ""))
 	optional("final", clockOr(orNil(in.FinalAt), ""))
@@ -215,7 +222,7 @@ func sendWords(in transfer.Instruction) string {
 	return fmt.Sprint(in.Sends)
 }
 
-// stateColors are the colours of an instruction's state.
+// stateColors returns the colours of an instruction's state.
 func stateColors(state string) text.Colors {
 	switch transfer.State(state) {
 	case transfer.StateConfirmed:
@@ -229,22 +236,20 @@ func stateColors(state string) text.Colors {
 	return nil
 }
 
-// superseded prints the keys that the instruction had before.
 func (p page) superseded(keys []spannerstore.SupersededRow) string {
-	columns := []column{{name: "  key", fixed: true}, {name: "given up", fixed: true}, {name: "sends", right: true, fixed: true}, {name: "status"}}
+	columns := []column{{name: "  key"}, {name: "superseded"}, {name: "sends", right: true}, {name: "status", text: true}}
 	var rows [][]string
 	for _, k := range keys {
-		status := cmp.Or(k.BankStatus, "unknown")
-		rows = append(rows, []string{"  " + visible(k.IdempotencyKey), clock(k.SupersededAt), fmt.Sprint(k.Sends), visible(status)})
+		rows = append(rows, []string{"  " + visible(k.IdempotencyKey), clock(k.SupersededAt), fmt.Sprint(k.Sends), visible(cmp.Or(k.BankStatus, "unknown"))})
 	}
 	return layOut(p.s, columns, rows, true) + "\n"
 }
 
 func (p page) history(events []spannerstore.EventRow) string {
-	columns := []column{{name: "  #", right: true, fixed: true}, {name: "recorded", fixed: true}, {name: "state", fixed: true, colors: stateColors}, {name: "cause", fixed: true}, {name: "HTTP", right: true, fixed: true}, {name: "what was seen", prose: true}}
+	columns := []column{{name: "  #", right: true}, {name: "recorded"}, {name: "state", colors: stateColors}, {name: "cause"}, {name: "HTTP", right: true}, {name: "detail", text: true}}
 	var rows [][]string
 	for _, e := range events {
-		rows = append(rows, []string{fmt.Sprint(e.Version), clock(e.RecordedAt), visible(string(e.Event.To)), visible(e.Event.Cause), number(e.Event.HTTPStatus), visible(e.Event.Detail)})
+		rows = append(rows, []string{fmt.Sprint(e.Version), clock(e.RecordedAt), visible(string(e.Event.To)), visible(e.Event.Cause), optionalInt(e.Event.HTTPStatus), visible(e.Event.Detail)})
 	}
 	return layOut(p.s, columns, rows, true) + "\n"
 }
@@ -259,12 +264,9 @@ func (page) reversal(found ledger.Settlement) []pair {
 }
 
 func (page) conflict(c ledger.Conflict) []pair {
-	state := pair{label: "state", value: "open", colors: text.Colors{text.FgRed}}
-	if c.ResolvedBy != "" {
-		state = pair{label: "state", value: fmt.Sprintf("resolved by %s %s", c.ResolvedBy, clockOr(c.ResolvedAt, ""))}
-	}
+	state := closedBy(c.ResolvedBy, "resolved "+clockOr(c.ResolvedAt, "")+" by ")
 	lines := []pair{
-		state,
+		{label: "state", value: state, colors: openColors(state)},
 		{label: "differs in", value: strings.Join(c.Fields, ", ")},
 		{label: "payload hash", value: string(c.PayloadHash)},
 		{label: "message", value: c.MessageID},
@@ -274,33 +276,26 @@ func (page) conflict(c ledger.Conflict) []pair {
 		lines = append(lines, pair{label: "note", value: c.Note})
 	}
 	if c.Fault != "" {
-		lines = append(lines, pair{label: "warning", value: "the kept message cannot be read as a payout: " + c.Fault, colors: text.Colors{text.FgRed}})
+		lines = append(lines, pair{label: "warning", value: "the stored message is not a payout: " + c.Fault, colors: text.Colors{text.FgRed}})
 	}
 	return lines
 }
 
-// sideBySide prints the members of both payouts, those that differ marked.
+// sideBySide prints the members of both payouts, and marks the differing ones.
 func (p page) sideBySide(c ledger.Conflict) string {
 	if c.Fault != "" {
 		return ""
 	}
-	columns := []column{{name: "  ", fixed: true}, {name: "settled"}, {name: "this message"}}
+	columns := []column{{name: "  "}, {name: "settled", text: true}, {name: "this message", text: true}}
 	var rows [][]string
 	for _, m := range c.Members {
 		mark := "    "
 		if m.Differs {
 			mark = "  ≠ "
 		}
-		rows = append(rows, []string{mark + m.Name, visible(orAbsent(m.Settled)), visible(orAbsent(m.Message))})
+		rows = append(rows, []string{mark + m.Name, visible(orElse(m.Settled, "(absent)")), visible(orElse(m.Message, "(absent)"))})
 	}
 	return layOut(p.s, columns, rows, true) + "\n"
-}
-
-func orAbsent(value *string) string {
-	if value == nil {
-		return "(absent)"
-	}
-	return *value
 }
 
 func (p page) next(all []ledger.Next) []pair {

@@ -24,42 +24,38 @@ func newTail(s streams) *cobra.Command {
 		output   outputFlags
 		since    string
 		interval time.Duration
-		from     time.Time
 	)
 	cmd := &cobra.Command{
 		Use:   "tail",
-		Short: "Print what is committed, as it happens",
-		Long: `tail prints a line for each thing that is committed: movements, each step of a
-bank instruction, reversals, conflicts and quarantined messages, and what people
-close or release. It goes on until it is interrupted, in the order of the
-commits, and misses nothing and prints nothing twice. A conflict that is
-delivered again and again is printed once an interval. Times are UTC. It changes
-nothing.
+		Short: "Follow the ledger",
+		Long: `tail prints one line for each commit: movements, steps of bank instructions,
+reversals, conflicts, quarantined messages, and the cases that people close or
+release. It reads the database every --interval and prints the commits in their
+order, each exactly once. It prints a conflict that is delivered repeatedly once
+per interval. Times are UTC. It changes nothing.
 
-It asks every --interval for what was written since it last asked.
-
-Exit codes: 2 wrong usage or a database that cannot be read, 130 interrupted,
-which is how it usually ends.`,
+Exit codes: 2 usage error or unreadable database, 130 interrupted, which is the
+usual end.`,
 		Example: `  settlectl tail
   settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
-		Args: noArguments,
-		PreRunE: func(*cobra.Command, []string) (err error) {
-			from, err = parseTime("since", since, s.now())
-			if interval < minInterval {
-				err = errors.Join(err, wrongf("interval", "--interval is %v; give %v or more", interval, minInterval))
-			}
-			return errors.Join(database.check(), output.check(), err)
-		},
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return interruptible(cmd.Context(), func(ctx context.Context) error {
-				return tail(ctx, from, pause(interval), database, output.form, s)
+			from, err := parseTime("since", since, s.now())
+			if interval < minInterval {
+				err = errors.Join(err, fmt.Errorf("--interval is %v; give %v or more", interval, minInterval))
+			}
+			if err := errors.Join(database.check(), output.check(), err); err != nil {
+				return err
+			}
+			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
+				return tail(ctx, r, from, interval, database, output.form, s)
 			})
 		},
 	}
 	database.register(cmd, s)
 	output.register(cmd, outputTable, outputJSON)
-	timeFlag(cmd, &since, "since", "", "after which, if not from now on")
-	cmd.Flags().DurationVar(&interval, "interval", defaultInterval, "time between two questions")
+	timeFlag(cmd, &since, "since", "", "of the first commit; default: now")
+	cmd.Flags().DurationVar(&interval, "interval", defaultInterval, "time between two reads")
 	return cmd
 }
 
@@ -77,24 +73,20 @@ func pause(d time.Duration) func(context.Context) error {
 	}
 }
 
-// tail prints until ctx is done, and then fails with its error.
-func tail(ctx context.Context, since time.Time, wait func(context.Context) error, database databaseFlags, form string, s streams) error {
-	client, err := database.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	reader := ledger.Reader{Client: client}
+// tail prints commits until ctx is done, and returns the error of ctx.
+func tail(ctx context.Context, r ledger.Reader, since time.Time, interval time.Duration, database databaseFlags, form string, s streams) error {
 	if since.IsZero() {
-		if since, err = reader.Now(ctx); err != nil {
+		now, err := r.Now(ctx)
+		if err != nil {
 			return database.explain(err)
 		}
+		since = now
 	}
-	err = reader.Follow(ctx, since, wait, func(h ledger.Change) error {
+	err := r.Follow(ctx, since, pause(interval), func(h ledger.Change) error {
 		if form == outputJSON {
-			return printJSON(s.out, h)
+			return printJSON(s.Out, h)
 		}
-		return write(s.out, happeningLine(h, s)+"\n")
+		return write(s.Out, happeningLine(h, s)+"\n")
 	})
 	if err != nil {
 		return database.explain(err)
@@ -102,7 +94,7 @@ func tail(ctx context.Context, since time.Time, wait func(context.Context) error
 	return ctx.Err()
 }
 
-// happeningLine is what happened, in one line.
+// happeningLine describes a commit in one line.
 func happeningLine(h ledger.Change, s streams) string {
 	subject := cmp.Or(h.Movement.SettlementID, h.Event.SettlementID, h.Reversal.SettlementID, h.Conflict.SettlementID)
 	if subject == "" {
@@ -151,7 +143,7 @@ func happeningWords(h ledger.Change) []string {
 	return []string{"by " + h.Quarantined.ReleasedBy, h.Quarantined.Note}
 }
 
-// times says how often something was delivered, if more than once.
+// times returns "delivered 3 times"; nothing for a single delivery.
 func times(n int64) string {
 	if n < 2 {
 		return ""

@@ -10,12 +10,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// clockLayout is how people are shown a time, in UTC: 20 columns.
-const clockLayout = "2006-01-02 15:04:05Z"
+// clock formats a time for people.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-func clock(t time.Time) string { return t.UTC().Format(clockLayout) }
+// clockOrNever formats a time that may be zero.
+func clockOrNever(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return clock(t)
+}
 
-// clockOr is clock of a time that need not be.
+// clockOr formats a time that may be absent.
 func clockOr(t *time.Time, otherwise string) string {
 	if t == nil {
 		return otherwise
@@ -23,7 +29,7 @@ func clockOr(t *time.Time, otherwise string) string {
 	return clock(*t)
 }
 
-// exact is how programs are given a time.
+// exact formats a time for programs.
 func exact(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
 func orNil(t time.Time) *time.Time {
@@ -42,7 +48,7 @@ func exactOr(t *time.Time) string {
 
 const day = 24 * time.Hour
 
-// awayFrom says how far at is from now.
+// awayFrom returns "in 5m00s" or "5m00s late".
 func awayFrom(now, at time.Time) string {
 	d := at.Sub(now)
 	if d < 0 {
@@ -51,7 +57,7 @@ func awayFrom(now, at time.Time) string {
 	return "in " + roughly(d)
 }
 
-// roughly is a duration in one or two units.
+// roughly formats a duration in one or two units.
 func roughly(d time.Duration) string {
 	switch d = d.Round(time.Second); {
 	case d < time.Minute:
@@ -64,14 +70,14 @@ func roughly(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-const timeForms = "a time such as 2026-11-29T22:00:00Z, a day such as 2026-11-29 (its beginning, UTC), or how long ago such as 90m or 7d"
+const timeForms = "a time such as 2026-11-29T22:00:00Z, a day such as 2026-11-29 (0:00 UTC), or an age such as 90m or 7d"
 
-// timeFlag adds a flag for a moment.
+// timeFlag adds a flag for a time.
 func timeFlag(cmd *cobra.Command, to *string, name, byDefault, meaning string) {
 	cmd.Flags().StringVar(to, name, byDefault, "`time` "+meaning+"; "+timeForms)
 }
 
-// parseTime reads the value of a time flag; empty gives the zero time.
+// parseTime parses the value of a time flag. An empty value gives the zero time.
 func parseTime(flag, value string, now time.Time) (time.Time, error) {
 	if value == "" {
 		return time.Time{}, nil
@@ -83,12 +89,12 @@ func parseTime(flag, value string, now time.Time) (time.Time, error) {
 	}
 	ago, err := parseAgo(value)
 	if err != nil || ago < 0 {
-		return time.Time{}, wrongf(flag, "--%s is %q; give %s", flag, value, timeForms)
+		return time.Time{}, fmt.Errorf("--%s is %q; give %s", flag, value, timeForms)
 	}
 	return now.Add(-ago).UTC(), nil
 }
 
-// parseAgo reads a duration, of days too.
+// parseAgo parses a duration, also of days.
 func parseAgo(value string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(value, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
@@ -97,8 +103,8 @@ func parseAgo(value string) (time.Duration, error) {
 	return time.ParseDuration(value)
 }
 
-// period reads two time flags, the first of which has to be before the second
-// where both are given.
+// period parses two time flags. If both are given, the first has to be before the
+// second.
 func period(fromFlag, from, toFlag, to string, now time.Time) (begin, end time.Time, err error) {
 	begin, beginFault := parseTime(fromFlag, from, now)
 	end, endFault := parseTime(toFlag, to, now)
@@ -106,7 +112,7 @@ func period(fromFlag, from, toFlag, to string, now time.Time) (begin, end time.T
 		return begin, end, err
 	}
 	if !begin.IsZero() && !end.IsZero() && !begin.Before(end) {
-		return begin, end, fmt.Errorf("--%s is %s, which is not before --%s, %s", fromFlag, clock(begin), toFlag, clock(end))
+		return begin, end, fmt.Errorf("--%s is %s, not before --%s, %s", fromFlag, clock(begin), toFlag, clock(end))
 	}
 	return begin, end, nil
 }

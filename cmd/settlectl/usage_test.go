@@ -1,198 +1,217 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"io"
-	"regexp"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
+
+	"github.com/settleonce/settleonce/internal/term"
 )
 
-// TestWrongCallsAreTold looks at whole messages: what is missing or wrong, of which
-// command, what to type, and where the help is.
-func TestWrongCallsAreTold(t *testing.T) {
+// everyCommand calls f with a command and with all commands below it.
+func everyCommand(cmd *cobra.Command, f func(*cobra.Command)) {
+	f(cmd)
+	for _, below := range cmd.Commands() {
+		everyCommand(below, f)
+	}
+}
+
+// TestUsageErrors checks that a usage error ends with exit code 2, a message and the
+// help to read, and without a result. "DB" stands for a valid --database.
+func TestUsageErrors(t *testing.T) {
 	t.Parallel()
-	const (
-		missing    = "--database is missing: name of the database, projects/P/instances/I/databases/D; or set SPANNER_DATABASE"
-		noDatabase = `--database, or SPANNER_DATABASE, is "d"; give projects/P/instances/I/databases/D`
-		noTopic    = `--topic is "t", without a project; add --project, or give projects/P/topics/t`
-		noBank     = "--function is missing; name the deployed function whose bank it is, or give --bank-from-environment"
-	)
-	for _, tt := range []struct {
-		args    string
-		command string
-		faults  []string
-	}{
-		// Arguments.
-		{"show", "show", []string{"ID is missing; type: settlectl show ID", missing}},
-		{"resolve conflict --database d --by b --note n", "resolve conflict", []string{"ID is missing; type: settlectl resolve conflict ID", noDatabase}},
-		{"show a b --database d", "show", []string{`"b" is one argument too many; type: settlectl show ID`, noDatabase}},
-		{"check a b", "check", []string{`"b" is one argument too many; type: settlectl check [FILE|-]`}},
-		{"verify now --database d", "verify", []string{`"now" is one argument too many; flags are all that goes here`, noDatabase}},
-		{"release m --all --reason not_json --topic t --by b --database d", "release", []string{"MESSAGE and --all do not go together; give one of them", noDatabase, noTopic}},
-		{"reconcile stl-1 --due --database d", "reconcile", []string{"ID and --due do not go together; give one of them", noDatabase, noBank}},
-		{"reconcile", "reconcile", []string{"ID is missing; type: settlectl reconcile ID|--due", missing, noBank}},
-		{"completion bash now", "completion bash", []string{`"now" is one argument too many; flags are all that goes here`}},
+	const database = "--database=" + nowhere
+	decide := "decide stl-1 --by=ines --second=bert --note=n DB "
+	release := "release --by=ines --topic=projects/p/topics/t DB "
+	for _, tt := range []struct{ args, want string }{
+		// Commands, arguments and flags: the messages are cobra's.
+		{"lst", "Did you mean this?\nsettlectl: \tlist\n"},
+		{"settle", `unknown command "settle" for "settlectl"`},
+		{"list", "name a list: conflicts, manual, movements, quarantine or uncertain"},
+		{"list everything", `unknown command "everything" for "settlectl list"`},
+		{"resolve conflicts", `unknown command "conflicts" for "settlectl resolve"`},
+		{"show", "accepts 1 arg(s), received 0"},
+		{"show a b", "accepts 1 arg(s), received 2"},
+		{"check a b", "accepts at most 1 arg(s), received 2"},
+		{"verify now DB", `unknown command "now" for "settlectl verify"`},
+		{"doctor now", `unknown command "now" for "settlectl doctor"`},
+		{"publish --topic=projects/p/topics/t", "accepts 1 arg(s), received 0"},
+		{"check --verbose", "unknown flag: --verbose"},
+		{"show a --csv DB", "unknown flag: --csv"},
+		{"tail --csv DB", "unknown flag: --csv"},
+		{"list uncertain --state=open DB", "unknown flag: --state"},
+		{"list uncertain --reason=x DB", "unknown flag: --reason"},
+		{"list manual --reason=x DB", "unknown flag: --reason"},
+		{"list quarantine --account=a DB", "unknown flag: --account"},
+		{"list movements --reason=x DB", "unknown flag: --reason"},
+		{"show a", `required flag(s) "database" not set`},
+		{"doctor --subscription=projects/p/subscriptions/s", `required flag(s) "database" not set`},
+		{"doctor DB", `required flag(s) "subscription" not set`},
+		{"report --from=2026-11-01 DB", `required flag(s) "account" not set`},
+		{"report --account=a DB", `required flag(s) "from" not set`},
+		{"verify", `required flag(s) "database" not set`},
+		{"publish -", `required flag(s) "topic" not set`},
+		{"capacity", `required flag(s) "rate" not set`},
+		{"capacity --rate=many", `invalid argument "many" for "--rate" flag`},
+		{"resolve conflict a --by=ines DB", `required flag(s) "note" not set`},
+		{"decide a --rejected --by=ines --note=n DB", `required flag(s) "second" not set`},
+		{"release m --topic=projects/p/topics/t DB", `required flag(s) "by" not set`},
+		{"release m --by=ines DB", `required flag(s) "topic" not set`},
+		{release + "--all", "[all reason] are set they must all be set; missing [reason]"},
+		{release + "--all --reason=not_json --edit=f", "[all edit] are set none of the others can be"},
+		{decide, "[confirmed rejected resend-new-key] is required"},
+		{decide + "--rejected --confirmed", "[confirmed rejected] were all set"},
+		{decide + "--resend-new-key --without-bank", "[resend-new-key without-bank] were all set"},
+		{"show a --output=json --json DB", "[json output] were all set"},
+		{"list manual --json --csv DB", "[csv json] were all set"},
+		{"doctor DB --function=projects/p/locations/l/functions/f --function-timeout=1s --subscription=s", "[function function-timeout] were all set"},
 
-		// Commands.
-		{"lst", "", []string{"there is no command settlectl lst; did you mean settlectl list?"}},
-		{"conflict", "", []string{"there is no command settlectl conflict; did you mean settlectl list conflicts or settlectl resolve conflict?"}},
-		{"list conflict", "list", []string{"there is no command settlectl list conflict; did you mean settlectl list conflicts?"}},
-		{"list conflict --since 7d", "list", []string{"there is no command settlectl list conflict; did you mean settlectl list conflicts?"}},
-		{"list qarantined", "list", []string{"there is no command settlectl list qarantined; did you mean settlectl list quarantine?"}},
-		{"list everything", "list", []string{"there is no command settlectl list everything; give conflicts, manual, movements, quarantine or uncertain"}},
-		{"resolve conflicts stl-1", "resolve", []string{"there is no command settlectl resolve conflicts; did you mean settlectl resolve conflict?"}},
-		{"completion nushell", "completion", []string{"there is no command settlectl completion nushell; give bash, fish, powershell or zsh"}},
-		{"help list manuel", "help", []string{"there is no command settlectl list manuel; did you mean settlectl list manual?"}},
-		{"list", "list", []string{"say what is to be listed: conflicts, manual, movements, quarantine or uncertain"}},
-
-		// Flags.
-		{"show a --databse d", "show", []string{"there is no flag --databse; did you mean --database?"}},
-		{"list manual --state open", "list manual", []string{"there is no flag --state here; there is --account, --csv, --database, --help, --json, --limit, --output, --role, --since, --stale, --until"}},
-		{"list --since 7d conflicts", "list conflicts", []string{missing}},
-		{"list --since 7d conflict", "list", []string{"there is no flag --since here; name the command before its flags: conflicts, manual, movements, quarantine or uncertain"}},
-		{"show -x", "show", []string{"there is no flag -x; flags begin with --, and -- alone stands before an argument that begins with -"}},
-		{"capacity --rate many", "capacity", []string{`--rate is "many"; give a number`}},
-		{"capacity --rate 1 --rate many --concurrency x", "capacity", []string{`--concurrency is "x"; give a whole number`, `--rate is "many"; give a number`}},
-		{"capacity --rate", "capacity", []string{"--rate has no value: payouts a second, a number; more than one: a column each"}},
-		{"show a --json=perhaps", "show", []string{`--json is "perhaps"; give true or false, or nothing, which means true`, missing}},
-		{"tail --interval soon", "tail", []string{`--interval is "soon"; give a duration such as 90s, 15m or 24h`, missing}},
-		{"list manual --limit few", "list manual", []string{`--limit is "few"; give a whole number`, missing}},
-		{"show a --help=perhaps", "show", []string{`--help is "perhaps"; give true or false, or nothing, which means true`}},
-		{"show a --=b", "show", []string{`"--=b" is no flag; type: --NAME VALUE or --NAME=VALUE`}},
-
-		// Flags that are needed, all at once, and those that do not go together.
-		{"report", "report", []string{
-			"--account is missing: ID of the ledger account", missing,
-			"--from is missing: time from which on; " + timeForms,
-		}},
-		{"publish -", "publish", []string{"--topic is missing: name of the topic: projects/P/topics/T, or T with --project"}},
-		{"decide", "decide", []string{
-			"ID is missing; type: settlectl decide ID --confirmed|--rejected|--resend-new-key",
-			"--by is missing: who decides", missing, "--note is missing: how they know, in one line",
-			"--second is missing: who else has looked at it and agrees",
-			"give one of --confirmed, --rejected or --resend-new-key", noBank,
-		}},
-		{"release --all --database d --by b --topic t", "release", []string{"--all needs --reason", noDatabase, noTopic}},
-		{"release m --reason not_json --database d --by b --topic t", "release", []string{"--reason needs --all", noDatabase, noTopic}},
-		{"release m --edit /no/file --database d --by b --topic t", "release", []string{
-			noDatabase, "--edit needs --note, which says in one line who of the producer agreed",
-			"--edit: open /no/file: no such file or directory; name a file that can be read, or - for standard input", noTopic,
-		}},
-		{"release m --edit . --note= --database d --by b --topic t", "release", []string{
-			noDatabase, `--note is ""; give one line of text`, "--edit: . is a directory; name a file, or - for standard input", noTopic,
-		}},
-		{"list manual --json --csv --database d", "list manual", []string{"--json and --csv do not go together; give one of them", noDatabase}},
-
-		// Values that do not fit, with what else is wrong.
-		{"doctor --database d --subscription bar --function baz", "doctor", []string{
-			noDatabase, `--function is "baz"; give projects/P/locations/L/functions/F`, `--subscription is "bar"; give projects/P/subscriptions/S`,
-		}},
-		{"doctor --database d --function baz --function-timeout 90", "doctor", []string{
-			`--function-timeout is "90"; give a duration such as 90s, 15m or 24h`,
-			"--subscription is missing: name of the trigger's subscription: projects/P/subscriptions/S",
-			"--function and --function-timeout do not go together; give one of them",
-			noDatabase, `--function is "baz"; give projects/P/locations/L/functions/F`,
-		}},
-		{"capacity --rate 0 --bank-share 2 --cpu 0s --log-bytes 0 --output x", "capacity", []string{
-			"--rate is 0; give a number above 0, at most 10,000,000", "--bank-share is 2; give 0 to 1", "--cpu is 0s; it has to be above 0",
-			"--log-bytes is 0; it has to be above 0", `--output is "x"; give table or json`,
-		}},
-		{"report --from 1x --to 2x", "report", []string{
-			"--account is missing: ID of the ledger account", missing, `--from is "1x"; give ` + timeForms, `--to is "2x"; give ` + timeForms,
-		}},
-		{"list movements --state acepted --since 1x --limit -1 --stale -1s --role no-way! --database d", "list movements", []string{
-			noDatabase, `--role, or SPANNER_DATABASE_ROLE, is "no-way!"; give the name of a database role, such as settleonce_operator, or nothing`,
-			"--stale is -1s; give a duration of 0 to 168h0m0s", `--since is "1x"; give ` + timeForms, "--limit is -1; give a number above 0, or 0 for all",
-			`--state is "acepted"; give uncertain, accepted, confirmed, rejected, returned, manual or none`,
-		}},
-		{"verify --limit -1 --workers 0 --bank-rate 0 --key-lifetime 0s --function f --database d", "verify", []string{
-			noDatabase, "--function and --bank-from-environment say which bank is asked; add --bank to ask it", "--limit is -1; give 0 to 100000",
-			"--workers is 0; give 1 to 64", "--bank-rate is 0; give a number above 0, at most 10000", "--key-lifetime is not above 0; give durations such as 24h,72h",
-		}},
-		{"resolve conflict stl-1 --by= --note= --database d", "resolve conflict", []string{
-			noDatabase, `--by is ""; give one line of text`, `--note is ""; give one line of text`,
-		}},
-		{"check a b --default-currency eur", "check", []string{
-			`"b" is one argument too many; type: settlectl check [FILE|-]`,
-			`--default-currency is "eur"; give an ISO 4217 alphabetic code in upper case, such as USD`,
-		}},
-		{"publish --topic t", "publish", []string{"FILE is missing; type: settlectl publish FILE|-", noTopic}},
+		// Arguments and values that the commands check.
+		{"reconcile --bank-from-environment DB", "give either ID or --due"},
+		{"reconcile a --due --bank-from-environment DB", "give either ID or --due"},
+		{"reconcile a DB", "--function is missing"},
+		{release, "give either MESSAGE or --all"},
+		{release + "m --all --reason=not_json", "give either MESSAGE or --all"},
+		{release + "--all --reason=unsupported_event", "--reason is"},
+		{release + "m --edit=edited.json", "--edit needs --note"},
+		{release + "m --default-currency=usd", `--default-currency, or DEFAULT_CURRENCY, is "usd"`},
+		{"release m --by=ines --topic=t DB", "add --project"},
+		{"resolve conflict a --by= --note=n DB", `--by is ""; give one line of text`},
+		{"resolve conflict a --by=\x1b[2J --note=n DB", `--by is "\x1b[2J"`},
+		{"resolve conflict a --by=ines --note= DB", `--note is ""`},
+		{"show a --database=d", `--database, or SPANNER_DATABASE, is "d"; give projects/P`},
+		{"show a --output=csv DB", `--output is "csv"; give table or json`},
+		{"show a --role=no-way! DB", `--role, or SPANNER_DATABASE_ROLE, is "no-way!"`},
+		{"show a --stale=-1s DB", "--stale is -1s"},
+		{"show a --stale=169h DB", "--stale is 169h0m"},
+		{"list conflicts --state=closed DB", `--state is "closed"; give open, resolved or all`},
+		{"list conflicts --reason=amount DB", `--reason is "amount"; give account_id, amount_cents`},
+		{"list conflicts --limit=-1 DB", "--limit is -1"},
+		{"list conflicts --since=yesterday DB", `--since is "yesterday"; give a time such as`},
+		{"list conflicts --since=1h --until=2h DB", "not before --until"},
+		{"list movements --until=2020-01-01 DB", "--since is 24h by default"},
+		{"list quarantine --reason=broken DB", `--reason is "broken"; give unsupported_event`},
+		{"list movements --state=open DB", `--state is "open"; give uncertain`},
+		{"tail --interval=1ms DB", "--interval is 1ms; give 100ms or more"},
+		{"tail --since=-1s DB", `--since is "-1s"`},
+		{"report --account=a --from=2026-11-01 --to=2026-10-01 DB", "not before --to"},
+		{"report --account= --from=1x DB", "--account is empty"},
+		{"check --default-currency=usd", `--default-currency, or DEFAULT_CURRENCY, is "usd"; give an ISO 4217`},
+		{"publish - --topic=t", "add --project"},
+		{"publish - --topic=projects/p/subscriptions/s", "give projects/P/topics/T"},
+		{"publish - --topic=projects/p/topics/t --project=q", "leave --project out"},
+		{"doctor DB --subscription=s", `--subscription is "s"`},
+		{"doctor DB --subscription=projects/p/subscriptions/s --function=f", `--function is "f"`},
+		{"doctor DB --subscription=projects/p/subscriptions/s --function-timeout=-1s", "--function-timeout is -1s"},
+		{"doctor DB --subscription=projects/p/subscriptions/s --output=yaml", `--output is "yaml"`},
+		{"capacity --rate=0", "above 0, at most 10,000,000"},
+		{"capacity --rate=NaN", "--rate is NaN"},
+		{"capacity --rate=Inf", "--rate is +Inf"},
+		{"capacity --rate=1,2,3,4,5,6,7,8,9", "--rate is given 9 times"},
+		{"capacity --rate=1 --bank-share=1.5", "--bank-share is 1.5"},
+		{"capacity --rate=1 --bank-share=NaN", "--bank-share is NaN"},
+		{"capacity --rate=1 --rpc-latency=-1s", "--rpc-latency is -1s"},
+		{"capacity --rate=1 --concurrency=0", "--concurrency is 0"},
+		{"capacity --rate=1 --output=yaml", `--output is "yaml"`},
+		{"verify --limit=-1 DB", "--limit is -1"},
+		{"verify --workers=0 DB", "--workers is 0"},
+		{"verify --bank-rate=NaN DB", "--bank-rate is NaN"},
+		{"verify --key-lifetime=24h,0s DB", "--key-lifetime is not"},
+		{"verify --bank DB", "--function is missing"},
+		{"verify --bank --bank-from-environment DB", "BANK_URL is not set"},
+		{"verify --function=projects/p/locations/l/functions/f DB", "have no effect without --bank"},
+		{"verify --bank-from-environment DB", "add --bank"},
+		{"verify --output=csv DB", `--output is "csv"; give`},
 	} {
-		got := settlectl(t, nil, nil, strings.Fields(tt.args)...)
-		path := strings.TrimSuffix("settlectl "+tt.command, " ")
-		var want strings.Builder
-		for _, fault := range tt.faults {
-			fmt.Fprintf(&want, "%s: %s\n", path, fault)
-		}
-		fmt.Fprintf(&want, "See '%s --help'.\n", path)
-		if got.code != exitError || got.out != "" || got.errOut != want.String() {
-			t.Errorf("settlectl %s: exit code %d, standard output %q, standard error\n%swant\n%s", tt.args, got.code, got.out, got.errOut, want.String())
+		got := settlectl(t, nil, nil, strings.Fields(strings.ReplaceAll(tt.args, "DB", database))...)
+		if got.code != term.ExitError || got.out != "" || !strings.Contains(got.errOut, tt.want) || !strings.HasSuffix(got.errOut, " --help'.\n") {
+			t.Errorf("settlectl %s: exit code %d, standard output %q, standard error %q; want %q", tt.args, got.code, got.out, got.errOut, tt.want)
 		}
 	}
 }
 
-// cobras are words in which cobra and the standard library speak of wrong calls.
-var cobras = regexp.MustCompile(`arg\(s\)|flag\(s\)|unknown|flags in the group|strconv|invalid argument|needs an argument|bad flag`)
-
-// TestNoCommandSpeaksLikeItsLibrary calls every command wrongly in every way that all
-// of them share.
-func TestNoCommandSpeaksLikeItsLibrary(t *testing.T) {
+// TestUsageErrorsAreReportedTogether, each on a line of its own.
+func TestUsageErrorsAreReportedTogether(t *testing.T) {
 	t.Parallel()
-	everyCommand(newRoot(streams{getenv: func(string) string { return "" }}), func(cmd *cobra.Command) {
-		path := strings.Fields(cmd.CommandPath())[1:]
-		for _, wrong := range [][]string{{"one", "two"}, {"--no-such-flag"}, {"-?"}, {"--help=perhaps"}} {
-			got := settlectl(t, nil, nil, append(path, wrong...)...)
-			if got.code != exitError || got.out != "" || cobras.MatchString(got.errOut) || !strings.HasSuffix(got.errOut, " --help'.\n") {
-				t.Errorf("settlectl %q %q: exit code %d, standard output %q, standard error %q", path, wrong, got.code, got.out, got.errOut)
-			}
+	got := settlectl(t, nil, nil, "capacity", "--rate=0", "--bank-share=2", "--cpu=0s", "--output=x")
+	want := `settlectl capacity: --rate is 0; give a number above 0, at most 10,000,000
+settlectl capacity: --bank-share is 2; give 0 to 1
+settlectl capacity: --cpu is 0s; give a value above 0
+settlectl capacity: --output is "x"; give table or json
+See 'settlectl capacity --help'.
+`
+	if got.code != term.ExitError || got.errOut != want {
+		t.Errorf("exit code %d, standard error\n%swant\n%s", got.code, got.errOut, want)
+	}
+}
+
+// TestEnvironmentErrorsNameTheVariable, because the command line does not show the value.
+func TestEnvironmentErrorsNameTheVariable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ args, name, want string }{
+		{"check", "DEFAULT_CURRENCY", `DEFAULT_CURRENCY, is "wrong"; give an ISO 4217`},
+		{"show a", "SPANNER_DATABASE", `SPANNER_DATABASE, is "wrong"`},
+		{"verify --database=" + nowhere, "BANK_KEY_LIFETIME", `BANK_KEY_LIFETIME is "wrong"`},
+	} {
+		got := settlectl(t, nil, map[string]string{tt.name: "wrong"}, strings.Fields(tt.args)...)
+		if got.code != term.ExitError || !strings.Contains(got.errOut, tt.want) {
+			t.Errorf("%s: exit code %d, standard error %q; want %q", tt.args, got.code, got.errOut, tt.want)
 		}
-		if got := settlectl(t, strings.NewReader(""), nil, path...); cobras.MatchString(got.errOut) {
-			t.Errorf("settlectl %q: %q", path, got.errOut)
+	}
+}
+
+// TestHelp checks the help of every command of this program: a summary, an example, the
+// exit codes, and lines of at most 80 columns.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	everyCommand(newRoot(streamsOf(nil, nil, nil, nil)), func(cmd *cobra.Command) {
+		got := settlectl(t, nil, nil, append(strings.Fields(cmd.CommandPath())[1:], "--help")...)
+		if got.code != term.ExitOK || cmd.Short == "" || !strings.Contains(got.out, "Examples:\n") || !strings.Contains(got.out, "Exit codes: ") {
+			t.Errorf("%s --help: exit code %d:\n%s", cmd.CommandPath(), got.code, got.out)
 		}
+		wantNarrow(t, got.out)
 	})
 }
 
-// TestHelpFitsATerminal reads the help of every command, where it goes to no terminal
-// and to terminals of several widths.
-func TestHelpFitsATerminal(t *testing.T) {
+// TestTerminalInputIsAnnounced, because a forgotten file name would look like a hanging
+// program.
+func TestTerminalInputIsAnnounced(t *testing.T) {
 	t.Parallel()
-	for _, columns := range []int{0, 80, 120} {
-		widest := 0
-		everyCommand(newRoot(streams{getenv: func(string) string { return "" }}), func(cmd *cobra.Command) {
-			var out bytes.Buffer
-			args := append(strings.Fields(cmd.CommandPath())[1:], "--help")
-			code := run(t.Context(), args, streams{out: &out, err: io.Discard, outColumns: columns, getenv: func(string) string { return "" }})
-			if code != exitOK {
-				t.Fatalf("%q: exit code %d", args, code)
-			}
-			for line := range strings.Lines(out.String()) {
-				n := text.StringWidthWithoutEscSequences(strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "        "))
-				if widest = max(widest, n); n > max(columns, pageColumns) {
-					t.Errorf("%q: a line of %d columns: %s", args, n, line)
-				}
-			}
-		})
-		if columns > pageColumns && widest <= pageColumns {
-			t.Errorf("with %d columns no line is wider than %d", columns, widest)
+	for _, terminal := range []bool{true, false} {
+		var out, errOut strings.Builder
+		s := streamsOf(strings.NewReader(smallest), &out, &errOut, nil)
+		s.InTerminal = terminal
+		run(t.Context(), []string{"check"}, s)
+		if announced := strings.Contains(errOut.String(), "end the input with Ctrl-D"); announced != terminal {
+			t.Errorf("terminal %t: %q", terminal, errOut.String())
 		}
 	}
 }
 
-// TestATerminalIsReadOnlyWithAWord: who forgot the file would wait for ever.
-func TestATerminalIsReadOnlyWithAWord(t *testing.T) {
+// TestUnreadableInput ends with exit code 2 and the name of the input.
+func TestUnreadableInput(t *testing.T) {
 	t.Parallel()
-	for _, terminal := range []bool{true, false} {
-		var errOut bytes.Buffer
-		run(t.Context(), []string{"check"}, streams{
-			in: strings.NewReader(smallest), inTerminal: terminal, out: io.Discard, err: &errOut, getenv: func(string) string { return "" },
-		})
-		if told := strings.Contains(errOut.String(), "up to Ctrl-D"); told != terminal {
-			t.Errorf("terminal %t: %q", terminal, errOut.String())
+	dir := t.TempDir()
+	for _, command := range []string{
+		"check %s", "publish %s --topic=projects/p/topics/t",
+		"release m --edit=%s --note=n --by=ines --topic=projects/p/topics/t --database=" + nowhere,
+	} {
+		for path, want := range map[string]string{
+			filepath.Join(dir, "missing.json"): "missing.json: no such file or directory; name a readable file",
+			dir:                                dir + " is a directory; name a file",
+		} {
+			got := settlectl(t, nil, nil, strings.Fields(fmt.Sprintf(command, path))...)
+			if got.code != term.ExitError || got.out != "" || !strings.Contains(got.errOut, want) {
+				t.Errorf(command+": exit code %d, standard output %q, standard error %q; want %q", path, got.code, got.out, got.errOut, want)
+			}
 		}
+	}
+	got := settlectl(t, iotest.ErrReader(errFull), nil, "check")
+	if want := "read the message from standard input: no space left"; got.code != term.ExitError || got.out != "" || !strings.Contains(got.errOut, want) {
+		t.Errorf("exit code %d, standard output %q, standard error %q; want %q", got.code, got.out, got.errOut, want)
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/progress"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"golang.org/x/time/rate"
@@ -23,6 +22,7 @@ import (
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/term"
 )
 
 const (
@@ -43,49 +43,53 @@ type verifyFlags struct {
 	keyLifetimes []time.Duration
 }
 
+const verifyHelp = `verify reads the whole database as of one timestamp and checks the rules of the
+ledger: receipts and movements, payload hashes, bank instructions and their
+events, sends, reversals, conflicts, quarantine, expiry. It changes nothing, and
+the rights of settleonce_operator are enough. It prints each violation with the
+found and the expected value and a remedy, then the totals by account and
+currency.
+
+verify reads pages at low priority, and its memory does not grow with the
+database. Because it reads at one timestamp, it has to end within the database's
+version retention period (default: 1h).
+
+--bank asks the bank's status API about every instruction, at most --bank-rate
+times per second. A difference that the reconciler or a person will still
+correct is pending, and no violation.
+
+` + bankHelp + `
+resend_not_after has to be 0.8 times the bank's key lifetime after the first
+send. --key-lifetime gives all lifetimes that were ever configured; its default
+is BANK_KEY_LIFETIME, or with --bank the function's. Without any, verify accepts
+every lifetime. A receipt may be missing once the table's row deletion policy
+applies. If the policy was shorter earlier, older receipts look missing.
+
+Exit codes: 0 no violation, 130 interrupted, and 2. The last lines on standard
+error tell the cases of 2 apart:
+
+  settlectl: verify: violations: N     all rows were read, and N are wrong
+  settlectl: verify: incomplete: …     the database or the bank could not be
+                                       read to the end; the data may be right
+  See 'settlectl verify --help'.       usage error; nothing was read`
+
 func newVerify(s streams) *cobra.Command {
 	var flags verifyFlags
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check every row of the database",
-		Long: `verify reads the whole database as of one timestamp and checks every settlement
-against what must be true of it: receipt and movement, payload hashes, bank
-instructions and their events, sends, reversals, conflicts, quarantine, expiry.
-It changes nothing, and settleonce_operator's rights are enough. It prints each
-violation with what is there, what should be and what to do, then the totals by
-account and currency.
-
-It reads in pages and at low priority: memory does not grow with the database.
-Everything is read at one timestamp, so the run has to end within the database's
-version retention period (1h, where the deployment says nothing else).
-
---bank asks the bank's status API about every instruction that the database has,
-at most --bank-rate times a second. A difference that the reconciler or a person
-will still mend is pending and no violation.
-
-` + bankHelp + `
-resend_not_after has to be 0.8 times the bank's key lifetime after the first
-send; --key-lifetime says which lifetimes have been configured. Without it
-BANK_KEY_LIFETIME does, or with --bank that of the function; else any is right.
-A receipt may be gone once it is past the table's row deletion policy; a policy
-that was shorter before makes older ones look missing.
-
-Exit codes: 0 no violation, 130 interrupted, and 2, of which the last lines on
-standard error say what it stands for:
-
-  settlectl: verify: violations: N     every row was read, and N are wrong
-  settlectl: verify: incomplete: …     the database or the bank could not be
-                                       read to the end; the data may be right
-  See 'settlectl verify --help'.       it was called wrongly, and read nothing`,
+		Long:  verifyHelp,
 		Example: `  settlectl verify --database projects/p/instances/i/databases/d \
     --role settleonce_operator
   settlectl verify --bank --bank-rate 50 \
     --function projects/p/locations/europe-west1/functions/settle-payout
   settlectl verify --output json |
     jq -r 'select(.type == "violation") | .settlement_id'`,
-		Args:    noArguments,
-		PreRunE: func(*cobra.Command, []string) error { return flags.check(s) },
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flags.check(s); err != nil {
+				return err
+			}
 			return interruptible(cmd.Context(), func(ctx context.Context) error { return incomplete(verifyDatabase(ctx, flags, s)) })
 		},
 	}
@@ -93,79 +97,77 @@ standard error say what it stands for:
 	flags.database.registerStale(cmd)
 	flags.output.register(cmd, outputTable, outputJSON)
 	f := cmd.Flags()
-	f.IntVar(&flags.limit, "limit", 100, "print at most so many violations and as many pending differences; all are counted")
-	f.IntVar(&flags.workers, "workers", audit.DefaultWorkers, "read so many parts of the database at a time")
-	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every bank instruction")
+	f.IntVar(&flags.limit, "limit", 100, "maximum number of printed violations, and of printed pending differences")
+	f.IntVar(&flags.workers, "workers", audit.DefaultWorkers, "number of concurrent reads")
+	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every instruction")
 	flags.from.register(cmd)
-	f.Float64Var(&flags.bankRate, "bank-rate", 10, "questions a second, with --bank")
-	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "`how` long the bank remembers a key, each that was ever configured; else BANK_KEY_LIFETIME")
+	f.Float64Var(&flags.bankRate, "bank-rate", 10, "bank requests per second, with --bank")
+	f.DurationSliceVar(&flags.keyLifetimes, "key-lifetime", nil, "`time` for which the bank remembers a key; give every value that was ever configured; default: BANK_KEY_LIFETIME")
 	return cmd
 }
 
-// check finds flags that are wrong.
 func (f *verifyFlags) check(s streams) error {
 	faults := []error{f.database.check(), f.output.check(), f.checkBank()}
 	if life := s.getenv(config.EnvBankKeyLifetime); life != "" && len(f.keyLifetimes) == 0 {
 		d, err := time.ParseDuration(life)
 		if err != nil {
-			faults = append(faults, wrongf("key-lifetime", "%s is %q; give a duration such as 24h, or --key-lifetime", config.EnvBankKeyLifetime, life))
+			faults = append(faults, fmt.Errorf("%s is %q; give a duration such as 24h, or --key-lifetime", config.EnvBankKeyLifetime, life))
 		} else {
 			f.keyLifetimes = []time.Duration{d}
 		}
 	}
 	if f.limit < 0 || f.limit > maxFindings {
-		faults = append(faults, wrongf("limit", "--limit is %d; give 0 to %d", f.limit, maxFindings))
+		faults = append(faults, fmt.Errorf("--limit is %d; give 0 to %d", f.limit, maxFindings))
 	}
 	if f.workers < 1 || f.workers > maxWorkers {
-		faults = append(faults, wrongf("workers", "--workers is %d; give 1 to %d", f.workers, maxWorkers))
+		faults = append(faults, fmt.Errorf("--workers is %d; give 1 to %d", f.workers, maxWorkers))
 	}
 	if !(f.bankRate > 0 && f.bankRate <= maxBankRate) { // NaN is neither
-		faults = append(faults, wrongf("bank-rate", "--bank-rate is %g; give a number above 0, at most %d", f.bankRate, maxBankRate))
+		faults = append(faults, fmt.Errorf("--bank-rate is %g; give a number above 0, at most %d", f.bankRate, maxBankRate))
 	}
 	if slices.ContainsFunc(f.keyLifetimes, func(life time.Duration) bool { return life <= 0 }) {
-		faults = append(faults, wrongf("key-lifetime", "--key-lifetime is not above 0; give durations such as 24h,72h"))
+		faults = append(faults, errors.New("--key-lifetime is not above 0; give durations such as 24h,72h"))
 	}
 	return errors.Join(faults...)
 }
 
-// checkBank finds flags about the bank that are wrong.
 func (f *verifyFlags) checkBank() error {
 	switch {
 	case f.bank:
 		return f.from.check(f.database)
 	case f.from.function != "" || f.from.fromEnvironment:
-		return errors.New("--function and --bank-from-environment say which bank is asked; add --bank to ask it")
+		return errors.New("--function and --bank-from-environment have no effect without --bank; add --bank")
 	}
 	return nil
 }
 
-// violationsFound is the end of a run that read every row.
+// violationsFound is the number of violations in a complete run.
 type violationsFound int64
 
 func (n violationsFound) Error() string { return "verify: violations: " + grouped(int64(n)) }
 
-// incomplete says of a failure that it is none of the data.
+// incomplete marks an error that says nothing about the data.
 func incomplete(err error) error {
-	coded, is := errors.AsType[*codedError](err)
-	_, read := errors.AsType[violationsFound](err)
-	if !is || read || coded.err == nil {
+	coded, is := errors.AsType[*term.CodedError](err)
+	_, complete := errors.AsType[violationsFound](err)
+	if !is || complete || coded.Err == nil {
 		return err
 	}
-	return &codedError{code: coded.code, err: fmt.Errorf("verify: incomplete: %w", coded.err)}
+	return &term.CodedError{Code: coded.Code, Err: fmt.Errorf("verify: incomplete: %w", coded.Err)}
 }
 
 func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 	options := audit.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
-	var asked door
+	var auth authObserver
 	if flags.bank {
 		b, err := flags.from.open(ctx, s, flags.database)
 		if err != nil {
 			return err
 		}
 		if b.bank == nil {
-			return errNoBankHere
+			return errNoBank
 		}
-		asked, options.Bank = b.door, b.toVerify(s, flags.bankRate)
+		auth, options.Bank = b.auth, b.toVerify(s, flags.bankRate)
 		if len(options.KeyLifetimes) == 0 && flags.from.function != "" {
 			options.KeyLifetimes = []time.Duration{b.policy.KeyLifetime}
 		}
@@ -175,41 +177,43 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 		return err
 	}
 	defer client.Close()
-	run := &verification{flags: flags, s: s, asked: asked, began: s.now(), printed: map[bool]int{}}
-	run.report = startReporter(s, &progress.Tracker{Message: "verified", Total: progressUnits})
+	run := &verification{flags: flags, s: s, auth: auth, began: s.now(), printed: map[bool]int{}}
+	run.bar = term.StartProgress(s.Streams, "settlectl", 0)
+	run.bar.Begin("verified", progressUnits)
 	options.Found, options.Progress = run.found, run.progress
 	sum, err := audit.Run(ctx, client, options)
-	run.report.stop(err == nil)
+	run.bar.Stop(err == nil)
 	if err != nil {
 		return flags.database.explain(err)
 	}
 	return run.print(sum)
 }
 
-// toVerify is the bank as package verify asks it. It is not asked for a change, so
-// that no answer has to say whence it is.
+// toVerify returns the bank for package verify, which records no events and needs no
+// remark.
 func (b banking) toVerify(s streams, perSecond float64) *audit.Bank {
+	silent := b.auth
+	silent.remark = ""
 	ask := func(ctx context.Context, in transfer.Instruction) transfer.Statuses {
-		return transfer.AskStatuses(ctx, b.door.Status, in)
+		return transfer.AskStatuses(ctx, silent.Status, in)
 	}
 	return &audit.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(perSecond), 1), Policy: b.policy}
 }
 
 const (
-	// progressUnits is the whole of the bar.
+	// progressUnits is the total of the bar.
 	progressUnits = 1_000_000
-	// progressEvery is the time between two lines about how far the run is, where
-	// there is no bar.
+	// progressEvery is the time between two lines of progress without a bar.
 	progressEvery = 10 * time.Second
 )
 
 // verification is one run of verify.
 type verification struct {
-	flags  verifyFlags
-	s      streams
-	asked  door
-	report *reporter
-	began  time.Time
+	flags verifyFlags
+	s     streams
+	auth  authObserver
+	bar   *term.Progress
+	began time.Time
 
 	lastLine time.Duration
 	printed  map[bool]int // findings, by whether they are pending
@@ -241,28 +245,25 @@ func (v *verification) found(f audit.Finding) error {
 	}
 	v.printed[f.Pending]++
 	if v.flags.output.form == outputJSON {
-		return printJSON(v.s.out, findingLine{typeOf(f), f.Rule, f.SettlementID, f.Message, f.Found, f.Want, f.Remedy})
+		return printJSON(v.s.Out, findingLine{typeOf(f), f.Rule, f.SettlementID, f.Message, f.Found, f.Want, f.Remedy})
 	}
 	v.listed = append(v.listed, f)
 	return nil
 }
 
-// progress shows how far the run is.
+// progress shows the progress of the run.
 func (v *verification) progress(p audit.Progress) {
 	took := v.s.now().Sub(v.began)
 	words := fmt.Sprintf("%s, %s rows/s", counted(p.Settlements, "settlement"), grouped(perSecond(p.Rows, took)))
-	if v.report.bar != nil {
-		v.report.tracker.UpdateMessage(words)
-		v.report.tracker.SetValue(int64(p.Done * progressUnits))
-		return
-	}
-	if took >= v.lastLine+progressEvery {
+	v.bar.Message(words)
+	v.bar.Set(int64(p.Done * progressUnits))
+	if !v.bar.Visible() && took >= v.lastLine+progressEvery {
 		v.lastLine = took
 		left := time.Duration(0)
 		if p.Done > 0 {
 			left = time.Duration(float64(took) * (1 - p.Done) / p.Done).Round(time.Second)
 		}
-		v.report.say("%.1f %% verified: %s; about %v left", 100*p.Done, words, left)
+		v.bar.Logf("%.1f %% verified: %s; about %v left", 100*p.Done, words, left)
 	}
 }
 
@@ -273,9 +274,7 @@ func perSecond(n int64, took time.Duration) int64 {
 	return int64(float64(n) / took.Seconds())
 }
 
-func grouped(n int64) string { return amount(float64(n)) }
-
-// summaryLine is the end of a run in JSON.
+// summaryLine is the summary of a run in JSON.
 type summaryLine struct {
 	Type             string               `json:"type"` // summary
 	ReadAt           time.Time            `json:"read_at"`
@@ -303,7 +302,8 @@ type totalLine struct {
 	Net       ledger.Amount `json:"net"`
 }
 
-// print prints the end of a run, and says how it went.
+// print prints the summary of a run, and returns an error for violations and for
+// unanswered bank requests.
 func (v *verification) print(sum audit.Summary) error {
 	took := v.s.now().Sub(v.began)
 	var err error
@@ -316,7 +316,7 @@ func (v *verification) print(sum audit.Summary) error {
 		for _, t := range sum.Totals {
 			line.Totals = append(line.Totals, newTotalLine(t))
 		}
-		err = printJSON(v.s.out, line)
+		err = printJSON(v.s.Out, line)
 	} else {
 		err = v.printTables(sum, took)
 	}
@@ -324,11 +324,11 @@ func (v *verification) print(sum audit.Summary) error {
 	case err != nil:
 		return err
 	case sum.Count() > 0:
-		return &codedError{code: exitError, err: violationsFound(sum.Count())}
-	case sum.Unanswered > 0 && v.asked.err() != nil:
-		return v.asked.err()
+		return &term.CodedError{Code: term.ExitError, Err: violationsFound(sum.Count())}
+	case sum.Unanswered > 0 && v.auth.err() != nil:
+		return v.auth.err()
 	case sum.Unanswered > 0:
-		return failf("%s of %s to the bank brought nothing; run it again", grouped(sum.Unanswered), counted(sum.Asked, "question"))
+		return term.Failf("%s of %s without an answer; run it again", grouped(sum.Unanswered), counted(sum.Asked, "bank request"))
 	}
 	return nil
 }
@@ -341,20 +341,20 @@ func newTotalLine(t audit.Total) totalLine {
 func (v *verification) printTables(sum audit.Summary, took time.Duration) error {
 	var b strings.Builder
 	v.writeFindings(&b, false, "Violations", sum.Violations)
-	v.writeFindings(&b, true, "Pending, and no violations", sum.Pending)
+	v.writeFindings(&b, true, "Pending differences, which are no violations", sum.Pending)
 	if len(sum.Totals) > 0 {
 		b.WriteString(v.totals(sum) + "\n\n")
 	}
 	fmt.Fprintf(&b, "%s, %s, %s in quarantine, as of %s\n", counted(sum.Settlements, "settlement"), counted(sum.Rows, "row"),
 		counted(sum.Quarantined, "message"), sum.ReadAt.UTC().Format(time.RFC3339Nano))
 	if v.flags.bank {
-		fmt.Fprintf(&b, "%s to the bank, %s brought nothing\n", counted(sum.Asked, "question"), grouped(sum.Unanswered))
+		fmt.Fprintf(&b, "%s, %s without an answer\n", counted(sum.Asked, "bank request"), grouped(sum.Unanswered))
 	}
 	fmt.Fprintf(&b, "%.1f s, %s rows/s, peak memory %d MiB\n", took.Seconds(), grouped(perSecond(sum.Rows, took)), peakMemory()>>20)
 	if sum.Count() == 0 {
 		b.WriteString(v.s.paint(text.Colors{text.FgGreen}, "No violation.") + "\n")
 	}
-	return write(v.s.out, b.String())
+	return write(v.s.Out, b.String())
 }
 
 // writeFindings writes the findings of one kind, and their counts by rule.
@@ -373,8 +373,8 @@ func (v *verification) writeFindings(b *strings.Builder, pending bool, title str
 	})
 	for _, f := range listed {
 		fmt.Fprintf(b, "%s %s\n", v.s.paint(color, string(f.Rule)), visible(f.SettlementID+f.Message))
-		rows := [][]string{{"  found", visible(f.Found)}, {"  want", visible(f.Want)}, {"  do", visible(f.Remedy)}}
-		b.WriteString(layOut(v.s, []column{{}, {prose: true}}, rows, false) + "\n\n")
+		rows := [][]string{{"  found", visible(f.Found)}, {"  expected", visible(f.Want)}, {"  remedy", visible(f.Remedy)}}
+		b.WriteString(layOut(v.s, []column{{}, {text: true}}, rows, false) + "\n\n")
 	}
 	var all int64
 	var words []string
@@ -389,13 +389,12 @@ func (v *verification) writeFindings(b *strings.Builder, pending bool, title str
 	b.WriteString("\n\n")
 }
 
-// totals is the table of what was moved and reversed.
 func (v *verification) totals(sum audit.Summary) string {
 	var rows [][]string
 	for _, t := range sum.Totals {
 		line := newTotalLine(t)
 		rows = append(rows, []string{
-			visible(t.Currency), visible(t.Account), grouped(t.Movements), shown(line.Moved), grouped(t.Reversals), shown(line.Reversed), shown(line.Net),
+			visible(t.Currency), visible(t.Account), grouped(t.Movements), majorOf(line.Moved), grouped(t.Reversals), majorOf(line.Reversed), majorOf(line.Net),
 		})
 	}
 	return layOut(v.s, []column{
@@ -409,12 +408,8 @@ func (v *verification) totals(sum audit.Summary) string {
 	}, rows, true)
 }
 
-// shown is an amount in major units, or in minor ones where nobody knows better.
-func shown(a ledger.Amount) string { return cmp.Or(a.Major, a.Minor+" minor") }
-
-// peakMemory is the most memory that the process has had, in bytes; 0: unknown.
-// Where there is a /proc it says so itself: getrusage counts what the process was
-// before it became this program.
+// peakMemory returns the peak memory of the process in bytes; 0: unknown. It prefers
+// /proc, because getrusage includes the program that the process ran before exec.
 func peakMemory() int64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err == nil {

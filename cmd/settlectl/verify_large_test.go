@@ -18,16 +18,17 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
 var verifyCount = flag.Int("verify.count", 3000, "settlements of TestVerifyLarge")
 
-// mostMemory is what verify may have at its peak, however large the database.
+// mostMemory bounds the peak memory of verify for a database of any size.
 const mostMemory = 128 << 20
 
-// TestVerifyLarge verifies many settlements in a process of its own, and measures
-// that.
+// TestVerifyLarge verifies many settlements, and measures the memory in a process of its
+// own.
 func TestVerifyLarge(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -52,8 +53,7 @@ func TestVerifyLarge(t *testing.T) {
 	}
 }
 
-// TestVerifyReadsPagesAtOneTimestamp lets verify read pages of a few settlements,
-// and something wrong be written meanwhile.
+// TestVerifyReadsPagesAtOneTimestamp writes a violation while verify reads small pages.
 func TestVerifyReadsPagesAtOneTimestamp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -84,12 +84,12 @@ func TestVerifyReadsPagesAtOneTimestamp(t *testing.T) {
 	if movements != count || len(sum.Totals) == 0 {
 		t.Errorf("totals %+v, want of %d movements", sum.Totals, count)
 	}
-	if got := parseVerified(t, f.verify(exitError)); len(got.findings) == 0 {
-		t.Error("what was written meanwhile is not found afterwards either")
+	if got := parseVerified(t, f.verify(term.ExitError)); len(got.findings) == 0 {
+		t.Error("the next run does not find the violation")
 	}
 }
 
-// batch is how many settlements are in memory at a time.
+// batch is the number of settlements in memory at a time.
 const batch = 1000
 
 // settleMany settles payouts by the real service over a store in memory, a fifth

@@ -16,7 +16,7 @@ import (
 	"github.com/settleonce/settleonce/internal/audit"
 )
 
-// calls is what a client asks of Spanner.
+// calls records the requests of a client to Spanner.
 type calls struct {
 	mu     sync.Mutex
 	unary  map[string]bool
@@ -61,8 +61,8 @@ func (s sent) SendMsg(m any) error {
 	return s.ClientStream.SendMsg(m)
 }
 
-// TestVerifyNeedsTheOperatorsRightsOnly watches what verify asks of Spanner, since
-// the emulator knows no roles.
+// TestVerifyNeedsTheOperatorsRightsOnly inspects the requests of verify, because the
+// emulator has no roles.
 func TestVerifyNeedsTheOperatorsRightsOnly(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
