@@ -19,13 +19,16 @@ type reply struct {
 
 // failure is the body of an answer that is not acknowledged.
 type failure struct {
-	settle.Result
-
-	Error string `json:"error"`
+	Outcome      string      `json:"outcome"` // unknown
+	SettlementID string      `json:"settlement_id,omitzero"`
+	PayloadHash  payout.Hash `json:"payload_hash,omitzero"`
+	Error        string      `json:"error"`
 }
 
 // failed is the answer to a delivery of which no commit is known.
-func failed(status int, text string) reply { return reply{status, failure{Error: text}} }
+func failed(status int, text string) reply {
+	return reply{status, failure{Outcome: settle.OutcomeUnknown.String(), Error: text}}
+}
 
 // The texts of errors in answers. An error's own text can quote values that an
 // answer must not hold; it is logged instead.
@@ -65,11 +68,12 @@ var errorClasses = [...]struct {
 
 // deliveryFailed is the answer to a delivery that failed with err.
 func deliveryFailed(r settle.Result, err error) reply {
-	known := settle.Result{SettlementID: r.SettlementID, PayloadHash: r.PayloadHash}
+	answer := failure{settle.OutcomeUnknown.String(), r.SettlementID, r.PayloadHash, textOther}
 	for _, c := range errorClasses {
 		if errors.Is(err, c.class) {
-			return reply{c.status, failure{known, c.text}}
+			answer.Error = c.text
+			return reply{c.status, answer}
 		}
 	}
-	return reply{http.StatusInternalServerError, failure{known, textOther}}
+	return reply{http.StatusInternalServerError, answer}
 }

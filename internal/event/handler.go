@@ -147,7 +147,7 @@ func (c *call) settle(deliverer Deliverer) reply {
 		defer func() { ended(result, err) }()
 	}
 	result, err = deliverer.Deliver(c.ctx, c.delivery)
-	if err == nil && !result.Outcome.Final() {
+	if err == nil && result.Outcome == settle.OutcomeUnknown {
 		err = errNotFinal
 	}
 	if err != nil {

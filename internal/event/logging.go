@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"math"
 
 	"github.com/GoogleCloudPlatform/functions-framework-go/funcframework"
 	"go.opentelemetry.io/otel/trace"
@@ -14,6 +15,14 @@ import (
 // LevelCritical is for what a person has to look at now: it is written as
 // severity CRITICAL.
 const LevelCritical = transfer.LevelCritical
+
+// severities are Cloud Logging's, the highest first, with the level that each begins at.
+var severities = [...]struct {
+	from slog.Level
+	name string
+}{
+	{LevelCritical, "CRITICAL"}, {slog.LevelError, "ERROR"}, {slog.LevelWarn, "WARNING"}, {slog.LevelInfo, "INFO"}, {math.MinInt, "DEBUG"},
+}
 
 // NewLogger returns a logger that writes JSON lines to w in the form that Cloud
 // Logging understands: the level as severity, one of DEBUG, INFO, WARNING, ERROR
@@ -30,7 +39,25 @@ func NewLoggerIn(project string, w io.Writer, level slog.Level) *slog.Logger {
 	if project != "" {
 		traces = "projects/" + project + "/traces/"
 	}
-	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: cloudLogging})
+	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if len(groups) > 0 {
+			return a
+		}
+		switch a.Key {
+		case slog.LevelKey:
+			if level, ok := a.Value.Any().(slog.Level); ok {
+				// The highest of Cloud Logging's severities that the level reaches.
+				for _, s := range severities {
+					if level >= s.from {
+						return slog.String("severity", s.name)
+					}
+				}
+			}
+		case slog.MessageKey:
+			a.Key = "message"
+		}
+		return a
+	}})
 	return slog.New(contextHandler{Handler: lines, traces: traces})
 }
 
@@ -64,34 +91,4 @@ func (h contextHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 // group then, where Cloud Logging does not look; no logger here has groups.
 func (h contextHandler) WithGroup(name string) slog.Handler {
 	return contextHandler{h.Handler.WithGroup(name), h.traces}
-}
-
-func cloudLogging(groups []string, a slog.Attr) slog.Attr {
-	if len(groups) > 0 {
-		return a
-	}
-	switch a.Key {
-	case slog.LevelKey:
-		if level, ok := a.Value.Any().(slog.Level); ok {
-			return slog.String("severity", severity(level))
-		}
-	case slog.MessageKey:
-		a.Key = "message"
-	}
-	return a
-}
-
-// severity returns the highest of Cloud Logging's severities that level reaches.
-func severity(level slog.Level) string {
-	switch {
-	case level >= LevelCritical:
-		return "CRITICAL"
-	case level >= slog.LevelError:
-		return "ERROR"
-	case level >= slog.LevelWarn:
-		return "WARNING"
-	case level >= slog.LevelInfo:
-		return "INFO"
-	}
-	return "DEBUG"
 }

@@ -220,9 +220,10 @@ func readPush(body []byte, e *cloudevent.Event) (d settle.Delivery, err error) {
 	size := 0
 	if m := push.Message; m != nil {
 		d.Message.ID = cmp.Or(m.MessageID, m.MessageIDOld)
-		// A publish time that cannot be read is unknown: no payout depends on it.
-		published, _ := time.Parse(time.RFC3339Nano, cmp.Or(m.PublishTime, m.PublishTimeOld))
-		d.Message.PublishTime = storable(published)
+		// A publish time that cannot be read or stored is unknown: no payout depends on it.
+		if published, err := time.Parse(time.RFC3339Nano, cmp.Or(m.PublishTime, m.PublishTimeOld)); err == nil && published.UTC().Year() > 0 {
+			d.Message.PublishTime = published.UTC()
+		}
 		d.Message.OrderingKey = cmp.Or(m.OrderingKey, m.OrderingKeySnake)
 		d.Message.Attributes = m.Attributes
 		d.Message.Data = m.Data.bytes

@@ -1,6 +1,7 @@
 package settle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,34 +178,30 @@ func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *payout.Re
 
 // Outcome is the result of a delivery. The zero value, [OutcomeUnknown], must not be
 // acknowledged.
-type Outcome int
+type Outcome string
 
 const (
 	// OutcomeUnknown means that no commit is known. The message is delivered again.
-	OutcomeUnknown Outcome = iota
+	OutcomeUnknown Outcome = ""
 	// OutcomeApplied means that this delivery settled the payout.
-	OutcomeApplied
+	OutcomeApplied Outcome = "applied"
 	// OutcomeDuplicate means that an earlier delivery settled the same payout.
-	OutcomeDuplicate
+	OutcomeDuplicate Outcome = "duplicate"
 	// OutcomeConflict means that the settlement ID is known with another payload hash.
 	// Nothing moved; the conflict is recorded for investigation.
-	OutcomeConflict
+	OutcomeConflict Outcome = "conflict"
 	// OutcomeQuarantined means that the message cannot be a payout. Nothing moved; the
 	// message is kept whole.
-	OutcomeQuarantined
+	OutcomeQuarantined Outcome = "quarantined"
 )
 
-// outcomeNames are the names in answers, logs and tables.
-var outcomeNames = [...]string{
-	OutcomeUnknown: "unknown", OutcomeApplied: "applied", OutcomeDuplicate: "duplicate",
-	OutcomeConflict: "conflict", OutcomeQuarantined: "quarantined",
+// String returns the outcome's name in answers, logs and tables.
+func (o Outcome) String() string {
+	if o == OutcomeUnknown {
+		return "unknown"
+	}
+	return string(o)
 }
-
-// String returns the outcome's name.
-func (o Outcome) String() string { return outcomeNames[o] }
-
-// MarshalText implements [encoding.TextMarshaler] with the name.
-func (o Outcome) MarshalText() ([]byte, error) { return []byte(outcomeNames[o]), nil }
 
 // Final reports whether the outcome is committed, so that the message can be
 // acknowledged.
@@ -238,9 +235,9 @@ type Result struct {
 
 // LogValue implements [slog.LogValuer]: the attributes of the delivery's log line.
 func (r Result) LogValue() slog.Value {
-	attrs := append(make([]slog.Attr, 0, 8), slog.String("outcome", outcomeNames[r.Outcome]))
+	attrs := make([]slog.Attr, 0, 8)
 	for _, text := range [...]struct{ key, value string }{
-		{"settlement_id", r.SettlementID}, {"payload_hash", string(r.PayloadHash)}, {"instruction", string(r.Instruction)},
+		{"outcome", cmp.Or(string(r.Outcome), "unknown")}, {"settlement_id", r.SettlementID}, {"payload_hash", string(r.PayloadHash)}, {"instruction", string(r.Instruction)},
 	} {
 		if text.value != "" {
 			attrs = append(attrs, slog.String(text.key, text.value))

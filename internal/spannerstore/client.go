@@ -70,15 +70,10 @@ func (o *openedClient) isReady() bool {
 	}
 }
 
-// release ends one use of o, whose call ended with err. before is the number of calls
-// that had succeeded when it began.
-func (s *Store) release(ctx context.Context, o *openedClient, before int, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	o.users--
-	if err == nil {
-		o.succeeded++
-	}
+// ended gives the client up where the end of a call asks for it: one that failed with
+// err, or the last one of a client that was given up. before is the number of calls that
+// had succeeded when it began. The caller holds mu.
+func (s *Store) ended(ctx context.Context, o *openedClient, before int, err error) {
 	switch {
 	case o.givenUp:
 		s.giveUp(o)

@@ -21,30 +21,6 @@ const (
 	tagDue        = "due"
 )
 
-// settlementRows is everything that a settlement inserts. It is made anew for
-// every run of a transaction.
-func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
-	p := st.Payout
-	metadata, err := settle.JSONObject(p.Metadata)
-	if err != nil {
-		return nil, fmt.Errorf("encode metadata: %w", err)
-	}
-	movement := Movements.Insert(settle.Movement{
-		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
-		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: spanner.CommitTimestamp,
-	})
-	receipt := ReceiptRow{
-		SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
-		MessageID: st.Message.ID, PublishTime: timeOrNull(st.Message.PublishTime), Metadata: metadata, AppliedAt: spanner.CommitTimestamp,
-	}
-	if st.Instruction == nil {
-		receipt.ExpireFrom = &spanner.CommitTimestamp
-		return []*spanner.Mutation{movement, Receipts.Insert(receipt)}, nil
-	}
-	rows := append([]*spanner.Mutation{movement}, newInstructionRows(*st.Instruction)...)
-	return append(rows, Receipts.Insert(receipt)), nil // kept until the outcome is final
-}
-
 // rowsFor is what a judgement writes.
 func rowsFor(j settle.Judgement, stored storedRow, st settle.Settlement) ([]*spanner.Mutation, error) {
 	switch j.Action {

@@ -12,21 +12,19 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-func column(name string, to any) Field   { return Field{Name: name, to: to} }
-func nullable(name string, to any) Field { return Field{Name: name, to: to, nullable: true} }
-
-func movementFields(m *settle.Movement) []Field {
+// Movements is the table ledger_movements.
+var Movements = Table[settle.Movement]{"ledger_movements", settlementKey, func(m *settle.Movement) []Field {
 	return []Field{
-		column("settlement_id", &m.SettlementID),
-		column("account_id", &m.AccountID),
-		column("amount_cents", &m.AmountCents),
-		column("currency", &m.Currency),
-		nullable("creditor_account", &m.CreditorAccount),
-		nullable("reference", &m.Reference),
-		column("payload_hash", (*string)(&m.PayloadHash)),
-		column("recorded_at", &m.RecordedAt),
+		{Name: "settlement_id", to: &m.SettlementID},
+		{Name: "account_id", to: &m.AccountID},
+		{Name: "amount_cents", to: &m.AmountCents},
+		{Name: "currency", to: &m.Currency},
+		{Name: "creditor_account", to: &m.CreditorAccount, nullable: true},
+		{Name: "reference", to: &m.Reference, nullable: true},
+		{Name: "payload_hash", to: (*string)(&m.PayloadHash)},
+		{Name: "recorded_at", to: &m.RecordedAt},
 	}
-}
+}}
 
 // ReceiptRow is a row of settlement_receipts.
 type ReceiptRow struct {
@@ -41,19 +39,20 @@ type ReceiptRow struct {
 	ExpireFrom   *time.Time // nil: kept
 }
 
-func receiptFields(r *ReceiptRow) []Field {
+// Receipts is the table settlement_receipts.
+var Receipts = Table[ReceiptRow]{"settlement_receipts", settlementKey, func(r *ReceiptRow) []Field {
 	return []Field{
-		column("settlement_id", &r.SettlementID),
-		column("result_status", &r.ResultStatus),
-		column("payload_hash", (*string)(&r.PayloadHash)),
-		column("delivery_id", &r.DeliveryID),
-		column("message_id", &r.MessageID),
-		column("publish_time", &r.PublishTime),
-		nullable("metadata", &r.Metadata),
-		column("applied_at", &r.AppliedAt),
-		column("expire_from", &r.ExpireFrom),
+		{Name: "settlement_id", to: &r.SettlementID},
+		{Name: "result_status", to: &r.ResultStatus},
+		{Name: "payload_hash", to: (*string)(&r.PayloadHash)},
+		{Name: "delivery_id", to: &r.DeliveryID},
+		{Name: "message_id", to: &r.MessageID},
+		{Name: "publish_time", to: &r.PublishTime},
+		{Name: "metadata", to: &r.Metadata, nullable: true},
+		{Name: "applied_at", to: &r.AppliedAt},
+		{Name: "expire_from", to: &r.ExpireFrom},
 	}
-}
+}}
 
 // ReversalRow is a row of ledger_reversals.
 type ReversalRow struct {
@@ -63,14 +62,15 @@ type ReversalRow struct {
 	RecordedAt   time.Time
 }
 
-func reversalFields(r *ReversalRow) []Field {
+// Reversals is the table ledger_reversals.
+var Reversals = Table[ReversalRow]{"ledger_reversals", settlementKey, func(r *ReversalRow) []Field {
 	return []Field{
-		column("settlement_id", &r.SettlementID),
-		column("amount_cents", &r.AmountCents),
-		column("reason", &r.Reason),
-		column("recorded_at", &r.RecordedAt),
+		{Name: "settlement_id", to: &r.SettlementID},
+		{Name: "amount_cents", to: &r.AmountCents},
+		{Name: "reason", to: &r.Reason},
+		{Name: "recorded_at", to: &r.RecordedAt},
 	}
-}
+}}
 
 // InstructionRow is a row of bank_instructions. Its Transfer and Superseded are
 // empty: other tables hold them. See [InstructionRow.Join].
@@ -81,31 +81,32 @@ type InstructionRow struct {
 	UncertainSince *time.Time // nil: the state is another
 }
 
-func instructionFields(in *InstructionRow) []Field {
+// Instructions is the table bank_instructions.
+var Instructions = Table[InstructionRow]{"bank_instructions", settlementKey, func(in *InstructionRow) []Field {
 	return []Field{
-		column("settlement_id", &in.SettlementID),
-		column("state", (*string)(&in.State)),
-		column("version", &in.Version),
-		column("idempotency_key", &in.IdempotencyKey),
-		column("request_body", &in.Body),
-		nullable("lease_owner", &in.Owner),
-		nullable("lease_until", &in.LeaseUntil),
-		column("sends", &in.Sends),
-		column("send_deferred", &in.SendDeferred),
-		nullable("first_sent_at", &in.FirstSentAt),
-		nullable("last_sent_at", &in.LastSentAt),
-		nullable("resend_not_after", &in.ResendNotAfter),
-		nullable("not_found_since", &in.NotFoundSince),
-		nullable("accepted_at", &in.AcceptedAt),
-		nullable("final_at", &in.FinalAt),
-		nullable("bank_transfer_id", &in.TransferID),
-		nullable("bank_status", &in.BankStatus),
-		column("checks", &in.Checks),
-		nullable("next_check_at", &in.NextCheckAt),
-		column("created_at", &in.CreatedAt),
-		column("uncertain_since", &in.UncertainSince),
+		{Name: "settlement_id", to: &in.SettlementID},
+		{Name: "state", to: (*string)(&in.State)},
+		{Name: "version", to: &in.Version},
+		{Name: "idempotency_key", to: &in.IdempotencyKey},
+		{Name: "request_body", to: &in.Body},
+		{Name: "lease_owner", to: &in.Owner, nullable: true},
+		{Name: "lease_until", to: &in.LeaseUntil, nullable: true},
+		{Name: "sends", to: &in.Sends},
+		{Name: "send_deferred", to: &in.SendDeferred},
+		{Name: "first_sent_at", to: &in.FirstSentAt, nullable: true},
+		{Name: "last_sent_at", to: &in.LastSentAt, nullable: true},
+		{Name: "resend_not_after", to: &in.ResendNotAfter, nullable: true},
+		{Name: "not_found_since", to: &in.NotFoundSince, nullable: true},
+		{Name: "accepted_at", to: &in.AcceptedAt, nullable: true},
+		{Name: "final_at", to: &in.FinalAt, nullable: true},
+		{Name: "bank_transfer_id", to: &in.TransferID, nullable: true},
+		{Name: "bank_status", to: &in.BankStatus, nullable: true},
+		{Name: "checks", to: &in.Checks},
+		{Name: "next_check_at", to: &in.NextCheckAt, nullable: true},
+		{Name: "created_at", to: &in.CreatedAt},
+		{Name: "uncertain_since", to: &in.UncertainSince},
 	}
-}
+}}
 
 // Join returns the instruction with the transfer's amount, currency and creditor,
 // which stand in the movement, and its earlier keys, oldest first. A key that is
@@ -149,21 +150,22 @@ type SupersededRow struct {
 	SupersededAt   time.Time
 }
 
-func supersededFields(k *SupersededRow) []Field {
+// SupersededKeys is the table bank_superseded_keys.
+var SupersededKeys = Table[SupersededRow]{"bank_superseded_keys", settlementKey, func(k *SupersededRow) []Field {
 	return []Field{
-		column("settlement_id", &k.SettlementID),
-		column("generation", &k.Generation),
-		column("idempotency_key", &k.IdempotencyKey),
-		column("request_body", &k.Body),
-		column("sends", &k.Sends),
-		nullable("first_sent_at", &k.FirstSentAt),
-		nullable("last_sent_at", &k.LastSentAt),
-		nullable("bank_transfer_id", &k.TransferID),
-		nullable("bank_status", &k.BankStatus),
-		column("decided_version", &k.DecidedVersion),
-		column("superseded_at", &k.SupersededAt),
+		{Name: "settlement_id", to: &k.SettlementID},
+		{Name: "generation", to: &k.Generation},
+		{Name: "idempotency_key", to: &k.IdempotencyKey},
+		{Name: "request_body", to: &k.Body},
+		{Name: "sends", to: &k.Sends},
+		{Name: "first_sent_at", to: &k.FirstSentAt, nullable: true},
+		{Name: "last_sent_at", to: &k.LastSentAt, nullable: true},
+		{Name: "bank_transfer_id", to: &k.TransferID, nullable: true},
+		{Name: "bank_status", to: &k.BankStatus, nullable: true},
+		{Name: "decided_version", to: &k.DecidedVersion},
+		{Name: "superseded_at", to: &k.SupersededAt},
 	}
-}
+}}
 
 // EventRow is a row of bank_instruction_events.
 type EventRow struct {
@@ -173,18 +175,19 @@ type EventRow struct {
 	RecordedAt   time.Time
 }
 
-func eventFields(e *EventRow) []Field {
+// Events is the table bank_instruction_events.
+var Events = Table[EventRow]{"bank_instruction_events", settlementKey, func(e *EventRow) []Field {
 	return []Field{
-		column("settlement_id", &e.SettlementID),
-		column("version", &e.Version),
-		nullable("from_state", (*string)(&e.Event.From)),
-		column("to_state", (*string)(&e.Event.To)),
-		column("cause", &e.Event.Cause),
-		nullable("http_status", &e.Event.HTTPStatus),
-		nullable("detail", &e.Event.Detail),
-		column("recorded_at", &e.RecordedAt),
+		{Name: "settlement_id", to: &e.SettlementID},
+		{Name: "version", to: &e.Version},
+		{Name: "from_state", to: (*string)(&e.Event.From), nullable: true},
+		{Name: "to_state", to: (*string)(&e.Event.To)},
+		{Name: "cause", to: &e.Event.Cause},
+		{Name: "http_status", to: &e.Event.HTTPStatus, nullable: true},
+		{Name: "detail", to: &e.Event.Detail, nullable: true},
+		{Name: "recorded_at", to: &e.RecordedAt},
 	}
-}
+}}
 
 // ConflictRow is a row of settlement_conflicts.
 type ConflictRow struct {
@@ -202,22 +205,23 @@ type ConflictRow struct {
 	Note           string     // empty: none
 }
 
-func conflictFields(c *ConflictRow) []Field {
+// Conflicts is the table settlement_conflicts.
+var Conflicts = Table[ConflictRow]{"settlement_conflicts", settlementKey, func(c *ConflictRow) []Field {
 	return []Field{
-		column("settlement_id", &c.SettlementID),
-		column("payload_hash", (*string)(&c.PayloadHash)),
-		column("fields", &c.Fields),
-		column("payload", &c.Payload),
-		column("message_id", &c.MessageID),
-		column("last_delivery_id", &c.LastDeliveryID),
-		column("deliveries", &c.Deliveries),
-		column("first_seen_at", &c.FirstSeenAt),
-		column("last_seen_at", &c.LastSeenAt),
-		column("resolved_at", &c.ResolvedAt),
-		nullable("resolved_by", &c.ResolvedBy),
-		nullable("note", &c.Note),
+		{Name: "settlement_id", to: &c.SettlementID},
+		{Name: "payload_hash", to: (*string)(&c.PayloadHash)},
+		{Name: "fields", to: &c.Fields},
+		{Name: "payload", to: &c.Payload},
+		{Name: "message_id", to: &c.MessageID},
+		{Name: "last_delivery_id", to: &c.LastDeliveryID},
+		{Name: "deliveries", to: &c.Deliveries},
+		{Name: "first_seen_at", to: &c.FirstSeenAt},
+		{Name: "last_seen_at", to: &c.LastSeenAt},
+		{Name: "resolved_at", to: &c.ResolvedAt},
+		{Name: "resolved_by", to: &c.ResolvedBy, nullable: true},
+		{Name: "note", to: &c.Note, nullable: true},
 	}
-}
+}}
 
 // QuarantineRow is a row of quarantined_messages.
 type QuarantineRow struct {
@@ -240,24 +244,25 @@ type QuarantineRow struct {
 	ExpireFrom     *time.Time // nil: kept
 }
 
-func quarantinedFields(q *QuarantineRow) []Field {
+// Quarantined is the table quarantined_messages.
+var Quarantined = Table[QuarantineRow]{"quarantined_messages", "message_key", func(q *QuarantineRow) []Field {
 	return []Field{
-		column("identity", &q.Identity),
-		column("message_id", &q.MessageID),
-		column("subscription", &q.Subscription),
-		column("reason", (*string)(&q.Reason)),
-		nullable("member", &q.Member),
-		column("detail", &q.Detail),
-		column("data", &q.Data),
-		nullable("attributes", &q.Attributes),
-		nullable("ordering_key", &q.OrderingKey),
-		column("publish_time", &q.PublishTime),
-		column("last_delivery_id", &q.LastDeliveryID),
-		column("deliveries", &q.Deliveries),
-		column("quarantined_at", &q.QuarantinedAt),
-		column("released_at", &q.ReleasedAt),
-		nullable("released_by", &q.ReleasedBy),
-		nullable("note", &q.Note),
-		column("expire_from", &q.ExpireFrom),
+		{Name: "identity", to: &q.Identity},
+		{Name: "message_id", to: &q.MessageID},
+		{Name: "subscription", to: &q.Subscription},
+		{Name: "reason", to: (*string)(&q.Reason)},
+		{Name: "member", to: &q.Member, nullable: true},
+		{Name: "detail", to: &q.Detail},
+		{Name: "data", to: &q.Data},
+		{Name: "attributes", to: &q.Attributes, nullable: true},
+		{Name: "ordering_key", to: &q.OrderingKey, nullable: true},
+		{Name: "publish_time", to: &q.PublishTime},
+		{Name: "last_delivery_id", to: &q.LastDeliveryID},
+		{Name: "deliveries", to: &q.Deliveries},
+		{Name: "quarantined_at", to: &q.QuarantinedAt},
+		{Name: "released_at", to: &q.ReleasedAt},
+		{Name: "released_by", to: &q.ReleasedBy, nullable: true},
+		{Name: "note", to: &q.Note, nullable: true},
+		{Name: "expire_from", to: &q.ExpireFrom},
 	}
-}
+}}

@@ -123,7 +123,17 @@ func (s *Store) acquire(ctx context.Context) (client *spanner.Client, release fu
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	return o.client, func(err error) { s.release(ctx, o, before, err) }, err
+	return o.client, func(err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		o.users--
+		if err == nil {
+			o.succeeded++
+		}
+		if err != nil || o.givenUp {
+			s.ended(ctx, o, before, err)
+		}
+	}, err
 }
 
 // Settle implements [settle.Store]. The first commit inserts the settlement without
@@ -136,12 +146,19 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (result settle
 	if err != nil {
 		return settle.Result{}, err
 	}
-	result, err = insertSettlement(ctx, client, st)
-	for commits := 1; ; commits++ {
+	rows, err := settlementRows(st)
+	if err != nil {
+		return settle.Result{}, err
+	}
+	result = settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash}
+	if st.Instruction != nil {
+		result.Instruction = transfer.StateUncertain
+	}
+	// Sent again after it went through, the commit fails because the rows exist.
+	result.AppliedAt, err = client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagSettle))
+	for commits := 1; err != nil; commits++ {
 		status := commitStatusOf(err)
 		switch {
-		case status == commitDone:
-			return result, nil
 		case status == commitRefused:
 			return settle.Result{}, redact(err)
 		case status == commitUnknown && callerIsGone(ctx):
@@ -161,21 +178,36 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (result settle
 			result, err = s.settleInTransaction(ctx, client, st)
 		}
 	}
+	return result, nil
 }
 
-// insertSettlement inserts the settlement in one Commit.
-func insertSettlement(ctx context.Context, client *spanner.Client, st settle.Settlement) (settle.Result, error) {
-	rows, err := settlementRows(st)
-	if err != nil {
-		return settle.Result{}, err
+// settlementRows returns everything that a settlement inserts. It is made anew for
+// every run of a transaction.
+func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
+	p := st.Payout
+	receipt := ReceiptRow{
+		SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: string(settle.OutcomeApplied), DeliveryID: st.DeliveryID,
+		MessageID: st.Message.ID, AppliedAt: spanner.CommitTimestamp,
 	}
-	appliedAt, err := insert(ctx, client, tagSettle, rows)
-	if err != nil {
-		return settle.Result{}, err
+	if published := st.Message.PublishTime; !published.IsZero() {
+		receipt.PublishTime = &published
 	}
-	judgement, err := settle.Judge(settle.Stored{}, st)
-	judgement.Result.AppliedAt = appliedAt
-	return judgement.Result, err
+	if len(p.Metadata) > 0 {
+		var err error
+		if receipt.Metadata, err = settle.JSONObject(p.Metadata); err != nil {
+			return nil, fmt.Errorf("encode metadata: %w", err)
+		}
+	}
+	rows := []*spanner.Mutation{Movements.Insert(settle.Movement{
+		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
+		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: spanner.CommitTimestamp,
+	})}
+	if st.Instruction == nil {
+		receipt.ExpireFrom = &spanner.CommitTimestamp
+	} else { // the receipt is kept until the outcome at the bank is final
+		rows = append(rows, newInstructionRows(*st.Instruction)...)
+	}
+	return append(rows, Receipts.Insert(receipt)), nil
 }
 
 // settleInTransaction decides and writes in one read-write transaction.

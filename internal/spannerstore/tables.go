@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
-
-	"github.com/settleonce/settleonce/internal/settle"
 )
 
 // Reader is a transaction that can read, of any kind.
@@ -28,18 +26,6 @@ type Table[T any] struct {
 }
 
 const settlementKey = "settlement_key"
-
-// The tables.
-var (
-	Movements      = Table[settle.Movement]{"ledger_movements", settlementKey, movementFields}
-	Receipts       = Table[ReceiptRow]{"settlement_receipts", settlementKey, receiptFields}
-	Reversals      = Table[ReversalRow]{"ledger_reversals", settlementKey, reversalFields}
-	Instructions   = Table[InstructionRow]{"bank_instructions", settlementKey, instructionFields}
-	SupersededKeys = Table[SupersededRow]{"bank_superseded_keys", settlementKey, supersededFields}
-	Events         = Table[EventRow]{"bank_instruction_events", settlementKey, eventFields}
-	Conflicts      = Table[ConflictRow]{"settlement_conflicts", settlementKey, conflictFields}
-	Quarantined    = Table[QuarantineRow]{"quarantined_messages", "message_key", quarantinedFields}
-)
 
 // Field is one column of a row, and a pointer to its value.
 type Field struct {
@@ -214,19 +200,22 @@ func (t Table[T]) Rows(ctx context.Context, tx Reader, keys spanner.KeySet, opts
 
 // Insert returns the mutation that inserts a row as it is. A timestamp can be
 // [spanner.CommitTimestamp].
-func (t Table[T]) Insert(row T) *spanner.Mutation { return t.mutation(spanner.Insert, &row, nil) }
-
-// Update returns the mutation that updates the named columns of a row, the
-// primary key's among them.
-func (t Table[T]) Update(row T, names ...string) *spanner.Mutation {
-	return t.mutation(spanner.Update, &row, names)
-}
-
-func (t Table[T]) mutation(of func(table string, columns []string, values []any) *spanner.Mutation, row *T, names []string) *spanner.Mutation {
-	fields := t.pick(row, names)
+func (t Table[T]) Insert(row T) *spanner.Mutation {
+	fields := t.fields(&row)
 	columns, values := make([]string, len(fields)), make([]any, len(fields))
 	for i, f := range fields {
 		columns[i], values[i] = f.Name, f.Value()
 	}
-	return of(t.name, columns, values)
+	return spanner.Insert(t.name, columns, values)
+}
+
+// Update returns the mutation that updates the named columns of a row, the
+// primary key's among them.
+func (t Table[T]) Update(row T, names ...string) *spanner.Mutation {
+	fields := t.pick(&row, names)
+	values := make([]any, len(fields))
+	for i, f := range fields {
+		values[i] = f.Value()
+	}
+	return spanner.Update(t.name, names, values)
 }

@@ -191,34 +191,28 @@ func (h Hash) Matches(p Payout) (bool, error) {
 func (p Payout) Preimage() []byte { return p.appendPreimage(nil) }
 
 func (p Payout) appendPreimage(dst []byte) []byte {
-	// RFC 8785 sorts names by UTF-16 code units; these are ASCII and stand sorted.
+	// RFC 8785 sorts names by UTF-16 code units; these are ASCII and stand sorted. The only
+	// error of AppendQuote is invalid UTF-8, which Decode refuses.
 	dst = append(dst, `{"account_id":`...)
-	dst = appendString(dst, p.AccountID)
+	dst, _ = jsontext.AppendQuote(dst, p.AccountID)
 	dst = append(dst, `,"amount_cents":"`...)
 	dst = strconv.AppendInt(dst, p.AmountCents, 10)
 	dst = append(dst, '"')
 	if p.CreditorAccount != "" {
 		dst = append(dst, `,"creditor_account":`...)
-		dst = appendString(dst, p.CreditorAccount)
+		dst, _ = jsontext.AppendQuote(dst, p.CreditorAccount)
 	}
 	if !p.CurrencyDefaulted {
 		dst = append(dst, `,"currency":`...)
-		dst = appendString(dst, p.Currency)
+		dst, _ = jsontext.AppendQuote(dst, p.Currency)
 	}
 	if p.Reference != "" {
 		dst = append(dst, `,"reference":`...)
-		dst = appendString(dst, p.Reference)
+		dst, _ = jsontext.AppendQuote(dst, p.Reference)
 	}
 	dst = append(dst, `,"settlement_id":`...)
-	dst = appendString(dst, p.SettlementID)
+	dst, _ = jsontext.AppendQuote(dst, p.SettlementID)
 	return append(dst, '}')
-}
-
-// appendString appends s as an RFC 8785 string. The only possible error is
-// invalid UTF-8, which Decode has refused.
-func appendString(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s)
-	return dst
 }
 
 // Names of the members of a payout message.
@@ -246,7 +240,20 @@ type member struct {
 var members = [...]member{
 	{MemberSettlementID, true, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.SettlementID, dec) }},
 	{MemberAccountID, true, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.AccountID, dec) }},
-	{MemberAmountCents, true, readAmount},
+	{MemberAmountCents, true, func(p *Payout, dec *jsontext.Decoder) string {
+		// Plain digits only: no amount is rounded or read through a float. The library
+		// refuses a leading zero; a sign, a point or an exponent is refused here.
+		raw, err := dec.ReadValue()
+		if err != nil || raw.Kind() != jsontext.KindNumber || bytes.ContainsAny(raw, "-+.eE") {
+			return ruleAmount
+		}
+		amount, err := strconv.ParseInt(string(raw), 10, 64)
+		if err != nil || amount < 1 || amount > MaxAmountCents {
+			return ruleAmount
+		}
+		p.AmountCents = amount
+		return ""
+	}},
 	{MemberCurrency, false, readCurrency},
 	{MemberCreditorAccount, false, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.CreditorAccount, dec) }},
 	{MemberReference, false, readReference},
@@ -284,22 +291,6 @@ func readID(id *string, dec *jsontext.Decoder) string {
 		}
 	}
 	*id = string(raw)
-	return ""
-}
-
-// readAmount takes plain digits only. The library has already refused a leading
-// zero; a sign, a point or an exponent is refused here, so no amount is ever
-// rounded or read through a float.
-func readAmount(p *Payout, dec *jsontext.Decoder) string {
-	raw, err := dec.ReadValue()
-	if err != nil || raw.Kind() != jsontext.KindNumber || bytes.ContainsAny(raw, "-+.eE") {
-		return ruleAmount
-	}
-	amount, err := strconv.ParseInt(string(raw), 10, 64)
-	if err != nil || amount < 1 || amount > MaxAmountCents {
-		return ruleAmount
-	}
-	p.AmountCents = amount
 	return ""
 }
 

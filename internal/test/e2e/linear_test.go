@@ -137,12 +137,10 @@ func (f *fleet) deliver(ctx context.Context, m linear.Message) linear.Answer {
 }
 
 func outcomeOf(a answer) settle.Outcome {
-	for o := settle.OutcomeApplied; o <= settle.OutcomeQuarantined && a.Status == http.StatusOK; o++ {
-		if o.String() == a.Outcome {
-			return o
-		}
+	if a.Status != http.StatusOK {
+		return settle.OutcomeUnknown
 	}
-	return settle.OutcomeUnknown
+	return settle.Outcome(a.Outcome)
 }
 
 // faults returns the hook that kills the slot's process, and drops answers, at random.
