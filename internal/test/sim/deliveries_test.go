@@ -92,7 +92,7 @@ func (w *world) push(m *Message, p *instance) {
 	}
 	w.launch(p, d, func() func() {
 		defer cancel()
-		r, err := p.service.Deliver(ctx, in)
+		r, err := p.service.Deliver(turnContext{ctx, w, d}, in) //nolint:contextcheck // turnContext wraps ctx
 		return func() { w.delivered(d, r, err) }
 	})
 }

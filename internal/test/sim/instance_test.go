@@ -124,6 +124,9 @@ func (c *call) String() string {
 // park parks the call until it is answered. It fails if the instance has crashed.
 func (p *instance) park(ctx context.Context, c *call) error {
 	c.by, c.ctx, c.answered = p, ctx, make(chan struct{})
+	if t, ok := ctx.(turnContext); ok {
+		c.ctx = t.Context // the sequence runs op, and has no turn
+	}
 	c.delivery, _ = ctx.Value(deliveryKey{}).(*delivery)
 	p.w.mu.Lock()
 	if p.crashed.Load() {

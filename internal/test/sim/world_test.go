@@ -50,6 +50,7 @@ type world struct {
 	ids atomic.Int64
 
 	mu       sync.Mutex
+	turns    []turn     // deliveries that ask for their turn
 	parked   []*call    // since the last wait
 	ended    []activity // since the last wait
 	panicked string
@@ -107,13 +108,13 @@ func (w *world) fail(format string, args ...any) {
 // wait waits until every activity is parked or has ended, and takes over their calls
 // and results.
 func (w *world) wait() {
-	synctest.Wait()
+	w.waitForTurns()
 	w.mu.Lock()
 	parked, ended, panicked := w.parked, w.ended, w.panicked
 	w.parked, w.ended = nil, nil
 	w.mu.Unlock()
-	// The Go scheduler decides the order in which coalesced deliveries continue and
-	// end. Sorting makes the history independent of it.
+	// The Go scheduler decides the order in which activities park and end. Sorting makes
+	// the history independent of it.
 	slices.SortStableFunc(parked, func(a, b *call) int {
 		return cmp.Or(cmp.Compare(a.by.n, b.by.n), cmp.Compare(a.id, b.id), compareDeliveries(a.delivery, b.delivery))
 	})
@@ -141,6 +142,49 @@ func (w *world) wait() {
 		a.onEnd()
 		w.removeStopped(a.by)
 	}
+}
+
+// waitForTurns waits until every activity is blocked, and lets the deliveries that ask
+// for their turn continue, one after another.
+func (w *world) waitForTurns() {
+	for {
+		synctest.Wait()
+		w.mu.Lock()
+		if len(w.turns) == 0 {
+			w.mu.Unlock()
+			return
+		}
+		slices.SortStableFunc(w.turns, func(a, b turn) int { return compareDeliveries(a.delivery, b.delivery) })
+		first := w.turns[0]
+		w.turns = w.turns[1:]
+		w.mu.Unlock()
+		close(first.begins)
+	}
+}
+
+// turn is a delivery that waits in turnContext.Err.
+type turn struct {
+	delivery *delivery
+	begins   chan struct{}
+}
+
+// turnContext is the context of a delivery. Service checks its error each time a
+// delivery begins or stops waiting for another one. Many wait for one; waitForTurns
+// orders them; otherwise the Go scheduler would decide which of them calls the store.
+type turnContext struct {
+	context.Context
+	w        *world
+	delivery *delivery
+}
+
+// Err waits for the delivery's turn.
+func (c turnContext) Err() error {
+	t := turn{c.delivery, make(chan struct{})}
+	c.w.mu.Lock()
+	c.w.turns = append(c.w.turns, t)
+	c.w.mu.Unlock()
+	<-t.begins
+	return c.Context.Err()
 }
 
 // activity is a delivery or a run of the reconciler in one instance.
@@ -256,7 +300,7 @@ func (w *world) close() {
 	for _, c := range parked {
 		close(c.answered)
 	}
-	synctest.Wait()
+	w.waitForTurns()
 }
 
 // advance advances the clock. On the way, requests and pushes reach their deadlines,
@@ -286,7 +330,7 @@ func (w *world) advance(d time.Duration) {
 			earlier(d.push.Deadline, func() { w.failPush(d, "the ack deadline passes") })
 		}
 		time.Sleep(time.Until(next))
-		synctest.Wait() // for activities whose timers or contexts end at the same instant
+		w.waitForTurns() // of activities whose timers or contexts end at the same instant
 		if next.Equal(end) {
 			return
 		}
