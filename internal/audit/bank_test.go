@@ -46,7 +46,7 @@ func TestCompareBank(t *testing.T) {
 		{"reversed, and executed under the old key", rejected, []audit.BankTransfer{old(executed)}, "is rejected"},
 		{"returned", returned, []audit.BankTransfer{current(sentBack)}, ""},
 		{"returned by the ledger only", returned, []audit.BankTransfer{current(executed)}, "is returned"},
-		{"another amount", confirmed, []audit.BankTransfer{other}, "other content"},
+		{"another amount", confirmed, []audit.BankTransfer{other}, "the movement is "},
 		{"another transfer ID", confirmed, []audit.BankTransfer{renamed}, "has transfer ID of "},
 		{"unknown key", uncertain, []audit.BankTransfer{under("another", executed)}, "no bank instruction has its key"},
 	} {
