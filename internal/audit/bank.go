@@ -168,7 +168,7 @@ func CompareBank(s Snapshot, ledger []BankTransfer) (disagreements []string) {
 			delete(byKey, key)
 		}
 		if why := disagreement(s, in, transfers); why != "" {
-			disagreements = append(disagreements, fmt.Sprintf("settlement %q: %s; the bank's ledger has %+v", in.SettlementID, why, transfers))
+			disagreements = append(disagreements, fmt.Sprintf("settlement %q: %s, and the bank's ledger has %+v", in.SettlementID, why, transfers))
 		}
 	}
 	for _, t := range ledger {
@@ -185,11 +185,14 @@ func disagreement(s Snapshot, in transfer.Instruction, transfers []BankTransfer)
 	status := transfer.StatusNotFound
 	m := s.Movement(in.SettlementID)
 	for _, t := range transfers {
-		if m == nil || t != (BankTransfer{
+		if m == nil {
+			return "the movement is missing"
+		}
+		if t != (BankTransfer{
 			ID: t.ID, Key: t.Key, SettlementID: m.SettlementID, AccountID: m.AccountID, AmountCents: m.AmountCents, Currency: m.Currency,
 			CreditorAccount: m.CreditorAccount, Reference: m.Reference, Status: t.Status,
 		}) {
-			return "the movement has other content"
+			return fmt.Sprintf("the movement is %+v", *m)
 		}
 		if t.Key == in.Transfer.Key.String() && in.TransferID != "" && t.ID != in.TransferID {
 			return "the bank instruction has transfer ID " + in.TransferID

@@ -18,23 +18,22 @@ import (
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// Terms is what the rules have to know beside the rows. The zero value fits a
-// store that deletes no receipt; it leaves out what would have to be known.
+// Terms are facts beside the rows that the rules depend on. The zero value fits a
+// store that deletes no receipt, and skips the checks of its other fields.
 type Terms struct {
-	// ReceiptGone reports whether the receipt of a settlement whose outcome became
-	// final at that time can have been deleted by now. Nil: none is ever deleted.
+	// ReceiptGone reports whether the receipt of an outcome that became final at that
+	// time may have expired. Nil: no receipt expires.
 	ReceiptGone func(final time.Time) bool
 	// Compose returns the request body of a payout's transfer. Nil: bodies are not
-	// looked at.
+	// checked.
 	Compose func(payout.Payout, uuid.UUID) ([]byte, error)
-	// KeyLifetimes are those that the bank's configuration has had. Empty: not known,
-	// and any is right.
+	// KeyLifetimes are all that the bank's configuration has had. Empty: unknown, and
+	// any is right.
 	KeyLifetimes []time.Duration
 }
 
-// Violations lists what is wrong with a store, a line each; none means that the
-// guarantee holds. receiptsExpire says that receipts may have been deleted, so
-// that a movement with a final outcome and without a receipt is in order.
+// Violations lists all violations, a line each. receiptsExpire says that receipts may
+// have expired: a movement with a final outcome then needs none.
 func (s Snapshot) Violations(receiptsExpire bool) []string {
 	terms := Terms{ReceiptGone: func(time.Time) bool { return receiptsExpire }}
 	var found []string
@@ -70,7 +69,7 @@ func (s Snapshot) settlements() map[string]*Snapshot {
 	return all
 }
 
-// deal appends each row to the rows that it belongs to.
+// deal appends each row to the slice that to returns for it.
 func deal[R any](rows []R, to func(R) *[]R) {
 	for _, row := range rows {
 		hand := to(row)
@@ -102,7 +101,7 @@ func (t Terms) Settlement(id string, one Snapshot) []Violation {
 		f.sends(in, past, t)
 	}
 	if len(one.Instructions) == 0 && len(one.Events) > 0 {
-		f.broken(RuleParent, "the bank instruction that they are about", "events without bank instruction")
+		f.broken(RuleParent, "the bank instruction that they belong to", "events without bank instruction")
 	}
 	f.reversal(one, m, past)
 	for _, c := range one.Conflicts {
@@ -111,15 +110,15 @@ func (t Terms) Settlement(id string, one Snapshot) []Violation {
 	return f.list
 }
 
-// past is what the events of a settlement tell.
+// past summarises the events of a settlement.
 type past struct {
 	history []transfer.Event
-	// rekeyed are the times at which it was given a new key.
+	// rekeyed are the times of its new keys.
 	rekeyed  []time.Time
 	accepted bool
-	// final is when the outcome became final; zero: it is open.
+	// final is the time of the final outcome; zero: it is open.
 	final time.Time
-	// reversed is when the movement was undone; zero: it was not.
+	// reversed is the time of the reversal; zero: there is none.
 	reversed time.Time
 	reason   transfer.State
 }
@@ -153,15 +152,15 @@ func (f *findings) once(one Snapshot) {
 }
 
 func (f *findings) orphans(one Snapshot) {
-	for what, there := range map[string]bool{
+	for row, found := range map[string]bool{
 		"receipt": len(one.Receipts) > 0, "bank instruction": len(one.Instructions) > 0, "event": len(one.Events) > 0,
 		"reversal": len(one.Reversals) > 0, "conflict": len(one.Conflicts) > 0,
 	} {
-		f.ok(!there, RuleParent, "the movement that it is about", "%s without movement", what)
+		f.ok(!found, RuleParent, "the movement that it belongs to", "%s without movement", row)
 	}
 }
 
-// movement reports whether the movement is the payout that was settled.
+// movement reports whether the movement is intact.
 func (f *findings) movement(m settle.Movement) (intact bool) {
 	p, intact := m.Payout()
 	if !f.ok(intact, RuleMovementHash, "columns that hash to it", "payload hash %s is not that of the movement's columns", m.PayloadHash) {
@@ -172,7 +171,7 @@ func (f *findings) movement(m settle.Movement) (intact bool) {
 		_, err = payout.Decode(message, p.Currency)
 	}
 	return f.ok(err == nil && payout.ValidCurrency(p.Currency), RuleMovementFields,
-		"a payout that a message can say", "the movement's columns are not: %v", err)
+		"a payout that a message can express", "the movement's columns are none: %v", err)
 }
 
 func (f *findings) receipt(one Snapshot, m settle.Movement, past past, t Terms) {
@@ -186,7 +185,7 @@ func (f *findings) receipt(one Snapshot, m settle.Movement, past past, t Terms) 
 	f.ok(r.AppliedAt.Equal(m.RecordedAt), RuleReceiptCommit, "one commit for both, "+clock(m.RecordedAt), "receipt of %s", clock(r.AppliedAt))
 	f.ok(r.ResultStatus == settle.OutcomeApplied.String() && r.DeliveryID != "", RuleReceiptFields,
 		"the status applied and a delivery ID", "receipt with status %q and delivery ID %q", r.ResultStatus, r.DeliveryID)
-	f.ok(validObject(r.Metadata), RuleReceiptFields, "a JSON object of texts, or nothing", "receipt whose metadata is something else")
+	f.ok(validObject(r.Metadata), RuleReceiptFields, "a JSON object of texts, or NULL", "receipt with other metadata")
 	switch {
 	case past.final.IsZero():
 		f.ok(r.ExpireFrom == nil, RuleReceiptExpiry, "no expiry while the bank instruction is open", "receipt expires from %s", clockOf(r.ExpireFrom))
@@ -195,7 +194,7 @@ func (f *findings) receipt(one Snapshot, m settle.Movement, past past, t Terms) 
 	}
 }
 
-// validObject reports whether text is what settle.JSONObject makes.
+// validObject reports whether text can come from [settle.JSONObject].
 func validObject(text string) bool {
 	if text == "" {
 		return true
@@ -204,7 +203,7 @@ func validObject(text string) bool {
 	return json.Unmarshal([]byte(text), &object) == nil && len(object) > 0
 }
 
-// superseded checks the keys that were given up.
+// superseded checks the superseded keys.
 func (f *findings) superseded(in transfer.Instruction, past past) {
 	if !f.ok(len(in.Superseded) == len(past.rekeyed), RuleSupersededKeys, "one for each decision to send under a new key",
 		"%d superseded keys, %d such decisions", len(in.Superseded), len(past.rekeyed)) {
@@ -213,11 +212,11 @@ func (f *findings) superseded(in transfer.Instruction, past past) {
 	for i, old := range in.Superseded {
 		key := transfer.KeyOfGeneration(in.SettlementID, i+1)
 		f.ok(old.Key == key && old.At.Equal(past.rekeyed[i]), RuleSupersededKeys,
-			fmt.Sprintf("%s, given up at %s", key, clock(past.rekeyed[i])), "superseded key %d is %s, given up at %s", i+1, old.Key, clock(old.At))
+			fmt.Sprintf("%s, superseded at %s", key, clock(past.rekeyed[i])), "superseded key %d is %s, superseded at %s", i+1, old.Key, clock(old.At))
 	}
 }
 
-// transfer checks what is asked of the bank.
+// transfer checks the request to the bank.
 func (f *findings) transfer(in transfer.Instruction, m settle.Movement, past past, intact bool, t Terms) {
 	want := transfer.Transfer{
 		Key: transfer.KeyOfGeneration(in.SettlementID, 1+len(past.rekeyed)), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
@@ -242,7 +241,7 @@ func (f *findings) transfer(in transfer.Instruction, m settle.Movement, past pas
 func differingJSON(a, b []byte) []string {
 	var first, second map[string]any
 	if json.Unmarshal(a, &first) != nil || json.Unmarshal(b, &second) != nil {
-		return []string{"that it is no JSON object"}
+		return []string{"not being a JSON object"}
 	}
 	var names []string
 	for name, value := range first {
@@ -262,14 +261,13 @@ func differingJSON(a, b []byte) []string {
 	return slices.Compact(names)
 }
 
-// chain checks the history of an instruction as it is, and what the instruction
-// says of it.
+// chain checks the history of an instruction, and the instruction against it.
 func (f *findings) chain(events []spannerstore.EventRow, in transfer.Instruction) {
 	version, state, before := int64(0), transfer.StateNone, in.CreatedAt
 	for _, e := range events {
 		version++
 		if e.Version != version || e.Event.From != state || e.RecordedAt.Before(before) {
-			f.broken(RuleEventChain, "versions without a gap from 1, each from where the one before ended, in the order of time",
+			f.broken(RuleEventChain, "versions without a gap from 1, each from the state before it, in the order of time",
 				"event %d of %s from state %q follows %d to state %q", e.Version, clock(e.RecordedAt), e.Event.From, version-1, state)
 			return
 		}
@@ -281,16 +279,16 @@ func (f *findings) chain(events []spannerstore.EventRow, in transfer.Instruction
 		"the bank instruction is %d %s, its history ends at %d %s", in.Version, in.State, version, state)
 }
 
-// state checks what goes with an instruction's state.
+// state checks the columns that depend on an instruction's state.
 func (f *findings) state(in transfer.Instruction, past past) {
 	accepted, final := !in.AcceptedAt.IsZero(), !in.FinalAt.IsZero()
 	f.ok(accepted == past.accepted && final == !past.final.IsZero(), RuleInstructionTimes, "accepted_at and final_at as the events have it",
 		"accepted_at set %t, an event says so %t; final_at set %t, an event says so %t", accepted, past.accepted, final, !past.final.IsZero())
 	open := in.State == transfer.StateUncertain || in.State == transfer.StateAccepted
-	f.ok(!open || !in.NextCheckAt.IsZero(), RuleInstructionCheck, "a time at which it is looked at next", "%s bank instruction that nothing looks at again", in.State)
+	f.ok(!open || !in.NextCheckAt.IsZero(), RuleInstructionCheck, "a next check", "%s bank instruction without a next check", in.State)
 }
 
-// sends checks how often, and until when, the bank was asked.
+// sends checks the number and the times of sends.
 func (f *findings) sends(in transfer.Instruction, past past, t Terms) {
 	least, most := transfer.SendBounds(past.history)
 	if !f.ok(least <= in.Sends && in.Sends <= most, RuleSends, "the sends that the events account for, at most the allowed ones",
@@ -308,15 +306,14 @@ func (f *findings) sends(in transfer.Instruction, past past, t Terms) {
 	known := window > 0 && len(t.KeyLifetimes) == 0 ||
 		slices.ContainsFunc(t.KeyLifetimes, func(life time.Duration) bool { return window == transfer.ResendWindow(life) })
 	f.ok(known, RuleResendWindow, "four fifths of the bank's key lifetime", "resend_not_after %v after the first send", window)
-	// Nothing bounds last_sent_at, nor the time of an event about a send: a step that
-	// died is taken to have sent, and a commit can come late, after which nothing is
-	// sent.
+	// last_sent_at and the times of send events have no upper bound: a crashed step
+	// counts as a send, and a commit can be late, after which the step does not send.
 	f.ok(!in.LastSentAt.Before(in.FirstSentAt), RuleResendWindow, "no send before the first", "latest send %v after the first",
 		in.LastSentAt.Sub(in.FirstSentAt))
 }
 
-// reversal checks that exactly the movements that were undone have a reversal, of
-// the same amount.
+// reversal checks that the movement has a reversal of its amount if, and only if, an
+// event reverses it.
 func (f *findings) reversal(one Snapshot, m settle.Movement, past past) {
 	if len(one.Reversals) == 0 {
 		f.ok(past.reversed.IsZero(), RuleReversalMissing, "a reversal of "+clock(past.reversed), "%s without reversal", past.reason)
@@ -325,12 +322,12 @@ func (f *findings) reversal(one Snapshot, m settle.Movement, past past) {
 	r := one.Reversals[0]
 	f.ok(r.AmountCents == m.AmountCents, RuleReversalAmount, "the movement's amount", "reversal of %d, movement of %d", r.AmountCents, m.AmountCents)
 	founded := !past.reversed.IsZero() && r.Reason == string(past.reason) && r.RecordedAt.Equal(past.reversed)
-	f.ok(founded, RuleReversalUnfounded, "an event of the same commit that undoes the movement",
+	f.ok(founded, RuleReversalUnfounded, "an event of the same commit that reverses the movement",
 		"reversal of %s for the reason %q", clock(r.RecordedAt), r.Reason)
 }
 
-// ConflictViolations lists what is wrong with one of a settlement's conflicts. m is
-// the settlement's movement.
+// ConflictViolations lists the violations of a conflict. m is the settlement's
+// movement.
 func ConflictViolations(m settle.Movement, c spannerstore.ConflictRow) []Violation {
 	f := &findings{of: Violation{SettlementID: c.SettlementID}}
 	f.conflict(m, c)
@@ -346,12 +343,12 @@ func (f *findings) conflict(m settle.Movement, c spannerstore.ConflictRow) {
 	closed := c.ResolvedAt != nil && c.ResolvedBy != ""
 	open := c.ResolvedAt == nil && c.ResolvedBy == ""
 	f.ok(open || closed && !c.ResolvedAt.Before(c.FirstSeenAt), RuleConflictResolution,
-		"who closed it and when, after it came up, or neither", "%s closed by %q at %s", name, c.ResolvedBy, clockOf(c.ResolvedAt))
+		"a name and a time after the first delivery, or neither", "%s closed by %q at %s", name, c.ResolvedBy, clockOf(c.ResolvedAt))
 	if !f.ok(c.PayloadHash != m.PayloadHash, RuleConflictHash, "another payload hash than the movement's", "%s has the movement's", name) {
 		return
 	}
 	p, err := payout.Decode(c.Payload, m.Currency)
-	if !f.ok(err == nil && p.SettlementID == c.SettlementID, RuleConflictPayload, "a payout with the settlement ID", "%s with a payload that is not", name) {
+	if !f.ok(err == nil && p.SettlementID == c.SettlementID, RuleConflictPayload, "a payout with the settlement ID", "%s with another payload", name) {
 		return
 	}
 	if same, err := c.PayloadHash.Matches(p); err != nil || !same {
@@ -359,20 +356,20 @@ func (f *findings) conflict(m settle.Movement, c spannerstore.ConflictRow) {
 		return
 	}
 	if _, intact := m.Payout(); !intact {
-		return // what differs can no longer be told
+		return // the settled payout is lost, so the differing members are unknown
 	}
 	if want := m.DifferingMembers(p); !slices.Equal(want, c.Fields) {
 		f.broken(RuleConflictFields, "those that differ: "+list(want), "%s names %s", name, list(c.Fields))
 	}
 }
 
-// QuarantineViolations lists what is wrong with a message in quarantine.
+// QuarantineViolations lists the violations of a message in quarantine.
 func QuarantineViolations(q spannerstore.QuarantineRow) []Violation {
 	f := &findings{of: Violation{Message: q.Identity}}
-	if q.Reason != payout.ReasonUnsupportedEvent { // there the identity is of a part of the data
+	if q.Reason != payout.ReasonUnsupportedEvent { // whose identity is of a part of the data
 		of := settle.Quarantined{Message: settle.Message{ID: q.MessageID, Subscription: q.Subscription, Data: q.Data}}
-		f.ok(q.Identity == of.Identity(), RuleQuarantineIdentity, of.Identity(), "data or names that are not those of the identity")
-		f.ok(refusedFor(q), RuleQuarantineReason, "the reason for which its data is refused", "quarantined for %s",
+		f.ok(q.Identity == of.Identity(), RuleQuarantineIdentity, of.Identity(), "data or names that the identity does not derive from")
+		f.ok(refusedFor(q), RuleQuarantineReason, "the reason for which the decoder refuses its data", "quarantined for %s",
 			strings.TrimSpace(string(q.Reason)+" "+q.Member))
 	}
 	f.ok(q.Deliveries >= 1, RuleQuarantineDeliveries, "one or more", "%d deliveries", q.Deliveries)
@@ -383,8 +380,8 @@ func QuarantineViolations(q spannerstore.QuarantineRow) []Violation {
 	return f.list
 }
 
-// refusedFor reports whether the data is refused for the reason that is stored. A
-// message without currency is, where no default is configured.
+// refusedFor reports whether the decoder refuses the data for the stored reason, with
+// or without a default currency.
 func refusedFor(q spannerstore.QuarantineRow) bool {
 	for _, currency := range []string{"", "USD"} {
 		_, err := payout.Decode(q.Data, currency)

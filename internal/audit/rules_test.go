@@ -17,8 +17,7 @@ import (
 
 const payoutJSON = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19"}`
 
-// settled returns everything of one settlement: an uncertain bank instruction and
-// a conflict.
+// settled returns a settlement with an uncertain bank instruction and a conflict.
 func settled(t *testing.T) audit.Snapshot {
 	t.Helper()
 	store := memstore.New(time.Now)
@@ -30,8 +29,8 @@ func settled(t *testing.T) audit.Snapshot {
 	return store.Snapshot()
 }
 
-// TestRulesThatADatabaseKeeps are those that no write can break in the schema.
-func TestRulesThatADatabaseKeeps(t *testing.T) {
+// TestRulesThatTheSchemaKeeps has rows that the schema rules out.
+func TestRulesThatTheSchemaKeeps(t *testing.T) {
 	t.Parallel()
 	const parent, once = audit.RuleParent, audit.RuleOnce
 	for _, tt := range []struct {
@@ -48,14 +47,14 @@ func TestRulesThatADatabaseKeeps(t *testing.T) {
 		{"moved twice", func(s *audit.Snapshot) { s.Movements = append(s.Movements, s.Movements[0]) }, []audit.Rule{once}},
 		{"two receipts", func(s *audit.Snapshot) { s.Receipts = append(s.Receipts, s.Receipts[0]) }, []audit.Rule{once}},
 		{"two instructions", func(s *audit.Snapshot) { s.Instructions = append(s.Instructions, s.Instructions[0]) }, []audit.Rule{once}},
-		{"a movement that no message says", func(s *audit.Snapshot) {
+		{"a movement that no message can express", func(s *audit.Snapshot) {
 			m := &s.Movements[0]
 			m.AccountID = "not an account"
 			p, _ := m.Payout()
 			m.PayloadHash = p.Hash()
 			s.Receipts[0].PayloadHash, s.Conflicts = m.PayloadHash, nil
 		}, []audit.Rule{audit.RuleMovementFields}},
-		{"a currency that there is not", func(s *audit.Snapshot) {
+		{"an unknown currency", func(s *audit.Snapshot) {
 			m := &s.Movements[0]
 			m.Currency = "EUX"
 			p, _ := m.Payout()
@@ -119,7 +118,6 @@ func TestReceiptThatHasExpired(t *testing.T) {
 	}
 }
 
-// TestResendWindow compares with the lifetimes that are known.
 func TestResendWindow(t *testing.T) {
 	t.Parallel()
 	all := settled(t)

@@ -16,8 +16,6 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// TestRangesTileTheSpace wants every key to be in one share, and every range to
-// end where the next begins.
 func TestRangesTileTheSpace(t *testing.T) {
 	t.Parallel()
 	first, last := make([]byte, sha256.Size), bytes.Repeat([]byte{0xff}, sha256.Size)
@@ -36,7 +34,7 @@ func TestRangesTileTheSpace(t *testing.T) {
 	}
 }
 
-func TestRowUnderAStrangeKey(t *testing.T) {
+func TestRowUnderTheWrongKey(t *testing.T) {
 	t.Parallel()
 	p := &page{settlements: map[string]*settlement{}}
 	right := sha256.Sum256([]byte("stl-1"))
@@ -75,7 +73,7 @@ func TestTotalsOfTooManyAccounts(t *testing.T) {
 	}
 }
 
-func TestWhatTheBankSays(t *testing.T) {
+func TestJudgeTheBanksAnswer(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	b := &Bank{Policy: transfer.Policy{KeyLifetime: 24 * time.Hour, VisibilityLag: 15 * time.Second}}
@@ -86,8 +84,8 @@ func TestWhatTheBankSays(t *testing.T) {
 	for _, tt := range []struct {
 		state   transfer.State
 		says    transfer.StatusReading
-		watched verdict // while the reconciler still looks
-		left    verdict // when it does not
+		watched verdict // while the reconciler still asks
+		left    verdict // when it no longer does
 	}{
 		{uncertain, transfer.StatusNotFound, pending, pending},
 		{uncertain, transfer.StatusConfirmed, pending, violation},
@@ -120,9 +118,9 @@ func TestWhatTheBankSays(t *testing.T) {
 	}
 }
 
-// TestABankThatDoesNotAnswerAboutAnOldKey has not answered: what it says of the
-// present one is half of the truth. Each key is a question of its own to the limit.
-func TestABankThatDoesNotAnswerAboutAnOldKey(t *testing.T) {
+// TestUnansweredOldKey: an answer about the present key alone is incomplete. Each key
+// counts as a request to the rate limit.
+func TestUnansweredOldKey(t *testing.T) {
 	t.Parallel()
 	said := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusConfirmed}, Superseded: make([]transfer.StatusResult, 2)}
 	limiter := rate.NewLimiter(rate.Limit(1e-9), 3)
@@ -136,7 +134,7 @@ func TestABankThatDoesNotAnswerAboutAnOldKey(t *testing.T) {
 		t.Errorf("%v, asked %d, unanswered %d; want one unanswered", err, v.sum.Asked, v.sum.Unanswered)
 	}
 	if limiter.Allow() {
-		t.Error("three questions have not counted as three")
+		t.Error("three requests have not counted as three")
 	}
 	v.options.Bank.Limiter = rate.NewLimiter(rate.Inf, 1)
 	said.Superseded[0].Reading = transfer.StatusConfirmed
@@ -146,8 +144,7 @@ func TestABankThatDoesNotAnswerAboutAnOldKey(t *testing.T) {
 	}
 }
 
-// TestBankThatDoesNotAnswer wants an end of it.
-func TestBankThatDoesNotAnswer(t *testing.T) {
+func TestRunEndsAfterUnansweredRequests(t *testing.T) {
 	t.Parallel()
 	says := transfer.StatusUnknown
 	v := &verifier{options: Options{
@@ -181,7 +178,7 @@ func TestBankThatDoesNotAnswer(t *testing.T) {
 	if err == nil || v.sum.Unanswered != 2*maxUnanswered-1 {
 		t.Errorf("%v after %d unanswered questions", err, v.sum.Unanswered)
 	}
-	v.options.Bank.Limiter = rate.NewLimiter(1, 0) // which lets nobody ask
+	v.options.Bank.Limiter = rate.NewLimiter(1, 0) // allows no request
 	asked := v.sum.Asked
 	if err := v.askBank(t.Context(), in); err == nil || v.sum.Asked != asked {
 		t.Errorf("%v, and asked %d times in spite of the limit", err, v.sum.Asked-asked)

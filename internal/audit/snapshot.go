@@ -6,8 +6,8 @@ import (
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// Snapshot is the state of a store at one moment. Each slice is sorted by the
-// key of its table.
+// Snapshot holds all rows of a store at one moment, each table sorted by settlement ID
+// or identity and then by the rest of its key.
 type Snapshot struct {
 	Movements    []settle.Movement
 	Receipts     []spannerstore.ReceiptRow

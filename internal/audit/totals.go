@@ -10,15 +10,15 @@ import (
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// maxAccounts bounds the accounts that have totals of their own.
+// maxAccounts bounds the accounts with totals of their own.
 const maxAccounts = 10_000
 
 // OtherAccounts is the account of the totals of all accounts beyond the first
 // 10,000.
 const OtherAccounts = "(other accounts)"
 
-// Total is what was moved from an account in one currency. Sums are in minor units
-// of the currency, and exact.
+// Total sums up an account's movements and reversals in one currency, in minor units
+// and exactly.
 type Total struct {
 	Account, Currency string
 	Movements         int64
@@ -27,7 +27,7 @@ type Total struct {
 	Reversed          *big.Int
 }
 
-// Net is what stays moved.
+// Net is Moved less Reversed.
 func (t Total) Net() *big.Int { return new(big.Int).Sub(t.Moved, t.Reversed) }
 
 type totalKey struct{ account, currency string }

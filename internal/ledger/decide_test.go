@@ -17,15 +17,14 @@ import (
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
-// manual settles a payout, and brings its instruction to a person: the bank forgets
-// every send, and then the key.
+// manual settles a payout and makes its instruction manual: the bank forgets every
+// send, and then the key.
 func (w *fixture) manual(id string) {
 	w.t.Helper()
 	w.manualAfter(id, fakebank.Attempt{Execute: fakebank.ExecuteNever, AfterStatus: 500})
 }
 
-// manualAfter does so where the bank has done something else with the send, which
-// it does not show.
+// manualAfter does so with another result of the send, which the bank does not show.
 func (w *fixture) manualAfter(id string, send fakebank.Attempt) {
 	w.t.Helper()
 	w.bank.ScriptCreditor("c-"+id, fakebank.Plan{Rest: send})
@@ -38,7 +37,6 @@ func verdict(d transfer.Decision) ledger.Verdict {
 	return ledger.Verdict{Decision: d, By: "Ines", Second: "Bert", Note: "letter of the bank"}
 }
 
-// decide opens the case and decides about it.
 func (w *fixture) decide(o *ledger.Operator, id string, v ledger.Verdict) (transfer.Instruction, bool, error) {
 	w.t.Helper()
 	c, err := o.Open(w.t.Context(), id)
@@ -88,8 +86,7 @@ func TestDecideRejected(t *testing.T) {
 	if event.Event.Cause != transfer.CauseDecided || event.Event.Detail != want || event.Event.HTTPStatus != 200 {
 		t.Errorf("event %+v", event)
 	}
-	// The same again, as after an answer that was lost, changes nothing; anything
-	// else is refused.
+	// A repetition changes nothing; another decision is refused.
 	if _, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideRejected)); err != nil || made {
 		t.Errorf("the same again: %t, %v", made, err)
 	}
@@ -114,9 +111,7 @@ func TestDecideConfirmed(t *testing.T) {
 	}
 }
 
-// TestDecideAgainstTheBank: each decision is refused that the bank contradicts, and
-// nothing is changed.
-func TestDecideAgainstTheBank(t *testing.T) {
+func TestDecideRefusesWhenTheBankContradicts(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	for status, refused := range map[string][]transfer.Decision{
@@ -146,14 +141,13 @@ func TestDecideAgainstTheBank(t *testing.T) {
 		t.Errorf("without an instruction: %v", err)
 	}
 	if _, err := w.operator.Open(t.Context(), "stl-none"); !errors.Is(err, ledger.ErrNoSettlement) || strings.Count(err.Error(), "stl-none") != 1 {
-		t.Errorf("without a settlement, or not named once: %v", err)
+		t.Errorf("unknown settlement, or not named once: %v", err)
 	}
 	if _, err := w.operator.Step(t.Context(), nil, "stl-none"); !errors.Is(err, ledger.ErrNoSettlement) || strings.Count(err.Error(), "stl-none") != 1 {
 		t.Errorf("a step without a settlement, or not named once: %v", err)
 	}
 }
 
-// TestDecideWithoutTheBank: a bank that cannot be reached is said to be so.
 func TestDecideWithoutTheBank(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -172,9 +166,7 @@ func TestDecideWithoutTheBank(t *testing.T) {
 	}
 }
 
-// TestTwoDecisionsAtOnce: of people who decide against each other at the same time
-// one pair decides, and the ledger is theirs.
-func TestTwoDecisionsAtOnce(t *testing.T) {
+func TestOneOfTwoConcurrentDecisionsWins(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manual("stl-1")
@@ -210,10 +202,9 @@ func TestTwoDecisionsAtOnce(t *testing.T) {
 	}
 }
 
-// TestACaseOfTheDayBefore: people look at a case, and before they decide others reject
-// the transfer, and the bank executes it after all. It waits for people again; what
-// these decide about is no longer there: the movement is reversed.
-func TestACaseOfTheDayBefore(t *testing.T) {
+// TestDecideRejectsStaleVersion opens a case. Then another pair rejects the transfer,
+// and the bank executes it after all, which makes it manual again.
+func TestDecideRejectsStaleVersion(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25 * time.Hour, AfterStatus: 500})
@@ -236,7 +227,7 @@ func TestACaseOfTheDayBefore(t *testing.T) {
 	}
 }
 
-// slowBank answers a question when meanwhile has returned.
+// slowBank calls meanwhile before it answers.
 type slowBank struct {
 	transfer.Bank
 
@@ -248,10 +239,9 @@ func (b slowBank) Status(ctx context.Context, r transfer.StatusRequest) transfer
 	return b.Bank.Status(ctx, r)
 }
 
-// TestADecisionAndAStepAtOnce: a step asks the bank, and takes so long that another
-// one comes and people decide about what that has seen. The first records nothing
-// over what they decided.
-func TestADecisionAndAStepAtOnce(t *testing.T) {
+// TestSlowStepLosesAgainstADecision lets a step wait for the bank until another step
+// and a decision have taken place.
+func TestSlowStepLosesAgainstADecision(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manual("stl-1")
@@ -279,8 +269,8 @@ func TestADecisionAndAStepAtOnce(t *testing.T) {
 	}
 }
 
-// seesRejected makes a step to which the bank says rejected of a transfer that was
-// confirmed, which is for people.
+// seesRejected makes a step in which the bank rejects a confirmed transfer, which
+// becomes manual.
 func (w *fixture) seesRejected(id string) {
 	w.t.Helper()
 	now := w.clock.Now()
@@ -299,9 +289,9 @@ func (w *fixture) seesRejected(id string) {
 	}
 }
 
-// TestADecisionWhoseAnswerWasLost was made, and the reconciler went on from it: the
-// same command says so, whether it is still running or given again.
-func TestADecisionWhoseAnswerWasLost(t *testing.T) {
+// TestDecideRecognisesItsLostCommit lets the reconciler continue before the store's
+// retry, and before a repetition of the command.
+func TestDecideRecognisesItsLostCommit(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manual("stl-1")
@@ -327,8 +317,8 @@ func TestADecisionWhoseAnswerWasLost(t *testing.T) {
 	}
 }
 
-// lostAnswer is a store that runs a change again after its commit, as it does where
-// the answer was lost, when meanwhile has returned.
+// lostAnswer is a store that runs each change twice, as after a lost answer, with
+// meanwhile between.
 type lostAnswer struct {
 	transfer.Store
 
@@ -343,8 +333,6 @@ func (s lostAnswer) Change(ctx context.Context, id string, decide func(transfer.
 	return s.Store.Change(ctx, id, decide)
 }
 
-// TestResendUnderANewKey follows a payout that the bank lost for good: one transfer,
-// under the second key, while the first is asked about each time.
 func TestResendUnderANewKey(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -383,9 +371,9 @@ func TestResendUnderANewKey(t *testing.T) {
 	}
 }
 
-// TestAnOldKeyThatWakesUp: the bank executes the first request after all, when the
-// payout was to be sent again: it is not.
-func TestAnOldKeyThatWakesUp(t *testing.T) {
+// TestLateExecutionUnderTheOldKeyStopsTheResend executes the first request after the
+// decision to resend.
+func TestLateExecutionUnderTheOldKeyStopsTheResend(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25*time.Hour + 10*time.Minute, AfterStatus: 500})
@@ -399,21 +387,20 @@ func TestAnOldKeyThatWakesUp(t *testing.T) {
 	if entries := w.bank.Ledger(); in.Sends != 0 || len(entries) != 1 || entries[0].Key != transfer.InstructionKey("stl-1").String() {
 		t.Errorf("sent %d times under the new key; the bank's ledger %+v", in.Sends, entries)
 	}
-	// Nor can it be reversed, or sent again, while that key is alive.
+	// Neither reversal nor resend is allowed while the bank has that transfer.
 	for _, d := range []transfer.Decision{transfer.DecideRejected, transfer.DecideResend} {
 		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
 		wantRefused(t, err)
 	}
-	// It was paid, by the first key.
 	if after, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed)); err != nil || after.State != transfer.StateConfirmed || !after.NextCheckAt.IsZero() {
 		t.Errorf("%+v, %v", after, err)
 	}
 	w.snapshot()
 }
 
-// TestAKeyThatARestoreForgot: the second key was used, and the database was restored
-// to a time before it; nothing but the bank knows.
-func TestAKeyThatARestoreForgot(t *testing.T) {
+// TestDecideRefusesAfterARestoreLostAKey sends under the second key, of which the
+// database has no record, as after a restore.
+func TestDecideRefusesAfterARestoreLostAKey(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manual("stl-1")
@@ -437,9 +424,8 @@ func TestAKeyThatARestoreForgot(t *testing.T) {
 	w.snapshot()
 }
 
-// TestAMovementIsReversedOnce: the bank rejected, then seemed to have executed. What
-// was reversed stays reversed, once.
-func TestAMovementIsReversedOnce(t *testing.T) {
+// TestDecideReversesOnce rejects a transfer that the bank then reports as executed.
+func TestDecideReversesOnce(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manual("stl-1")
@@ -476,8 +462,8 @@ func TestAMovementIsReversedOnce(t *testing.T) {
 	}
 }
 
-// TestAStepInTheOperatorsRole shows it to the comparison with the role's grants.
-func TestAStepInTheOperatorsRole(t *testing.T) {
+// TestStep also shows a step's accesses to the comparison with the role's grants.
+func TestStep(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.bank.ScriptCreditor("c-1", fakebank.Plan{Life: []fakebank.Change{{Status: fakebank.Returned}}})

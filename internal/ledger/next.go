@@ -55,7 +55,7 @@ func (s Settlement) next() []Next {
 		if len(s.Conflicts) > 1 || s.MoreConflicts { // closed ones count
 			command += " --hash " + hashPrefix(open[0].PayloadHash)
 		}
-		all = append(all, Next{By: ByPerson, Text: openConflictText(len(open), s.MoreConflicts), Command: command + " --by WHO --note WHAT"})
+		all = append(all, Next{By: ByPerson, Text: openConflictText(len(open), s.MoreConflicts), Command: command + " --by WHO --note FINDING"})
 	}
 	if in != nil {
 		if n, due := nextStep(*in, s.Events, s.ReadAt); due {
@@ -116,9 +116,9 @@ func nextStep(in transfer.Instruction, history []spannerstore.EventRow, now time
 func askText(in transfer.Instruction, history []spannerstore.EventRow) string {
 	switch in.State {
 	case transfer.StateConfirmed:
-		return "final; ask the bank once a day whether the money came back, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
+		return "final; the daily check asks the bank whether the money came back, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
 	case transfer.StateRejected:
-		return "final; ask the bank once a day whether it executed the transfer after all, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
+		return "final; the daily check asks the bank whether it executed the transfer after all, until " + in.WatchedUntil().UTC().Format(time.DateOnly)
 	case transfer.StateAccepted:
 		return "ask the bank, which has the transfer, whether it is final"
 	case transfer.StateUncertain:

@@ -29,7 +29,7 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// access is what operators of this package's tests have done to tables.
+// access records the table accesses of the tests' operators.
 var access roletest.Access
 
 func TestMain(m *testing.M) {
@@ -38,18 +38,18 @@ func TestMain(m *testing.M) {
 	spanner.DefaultRetryBackoff.Max = 8 * time.Millisecond
 	code := m.Run()
 	if lacking, err := access.Lacking("../../deploy/database_roles.sql", "settleonce_operator"); err != nil || len(lacking) > 0 {
-		fmt.Fprintln(os.Stderr, "deploy/database_roles.sql does not let the operator do what the tests have seen it do:", lacking, err)
+		fmt.Fprintln(os.Stderr, "deploy/database_roles.sql lacks grants that the operator needs:", lacking, err)
 		code = 1
 	}
 	os.Exit(code)
 }
 
-// fixture is a database with the real service over it, a bank on loopback, and an
-// operator with clients of its own.
+// fixture is a database with the service, a bank on loopback, and an operator with
+// clients of its own.
 type fixture struct {
 	t        *testing.T
 	database string
-	client   *spanner.Client // for looking
+	client   *spanner.Client // for checks
 	bank     *fakebank.Bank
 	clock    *fakebank.Clock
 	stepper  *transfer.Stepper
@@ -114,7 +114,7 @@ func (w *fixture) store() *spannerstore.Store {
 	return store
 }
 
-// newOperator is another person at another machine.
+// newOperator returns an operator with clients of its own.
 func (w *fixture) newOperator() *ledger.Operator {
 	w.t.Helper()
 	store, err := spannerstore.Open(w.t.Context(), spannerstore.Config{
@@ -142,7 +142,7 @@ func (w *fixture) message(data string) settle.Message {
 	return settle.Message{ID: fmt.Sprintf("m-%d", w.ids.Add(1)), Subscription: "projects/p/subscriptions/s", Data: []byte(data)}
 }
 
-// step makes a step, and wants it to come to a state.
+// step makes a step, which must lead to a state.
 func (w *fixture) step(id string, want transfer.State) {
 	w.t.Helper()
 	if state, err := w.stepper.Step(w.t.Context(), id); err != nil || state != want {
@@ -150,7 +150,7 @@ func (w *fixture) step(id string, want transfer.State) {
 	}
 }
 
-// snapshot reads everything, and checks it.
+// snapshot reads and audits the database.
 func (w *fixture) snapshot() audit.Snapshot {
 	w.t.Helper()
 	all, err := audit.Read(w.t.Context(), w.client)
@@ -163,15 +163,14 @@ func (w *fixture) snapshot() audit.Snapshot {
 	return all
 }
 
-// memoryTopic keeps what is published.
+// memoryTopic keeps published messages.
 type memoryTopic struct {
 	mu   sync.Mutex
 	kept []*pubsub.Message
-	// after is called with each message that is kept, before the publisher hears of
-	// it; nil: nothing.
+	// after is called after each message, before Publish returns; may be nil.
 	after func()
 	err   error
-	// refuses fails for messages that Pub/Sub takes from nobody; nil: for none.
+	// refuses returns Pub/Sub's permanent error for a message; may be nil.
 	refuses func(*pubsub.Message) error
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// world is a database of a test's own, and the store that fills it.
+// world is a test's database, and the store that fills it.
 type world struct {
 	t     *testing.T
 	store *spannerstore.Store
@@ -49,8 +49,7 @@ func newWorld(t *testing.T) *world {
 	return &world{t: t, store: store, Reader: Reader{Client: client}}
 }
 
-// settle settles a message and returns its commit timestamp, or that of the
-// settlement that it meets.
+// settle settles a message and returns the settlement's commit timestamp.
 func (w *world) settle(message string) time.Time {
 	w.t.Helper()
 	result, err := w.store.Settle(w.t.Context(), storetest.NewSettlement(w.t, message))
@@ -87,9 +86,9 @@ func conflictID(e Entry) string {
 }
 func movementID(e Entry) string { return e.Movement.SettlementID }
 
-// TestAListIsInOrderOverItsPages lists with pages of two rows what lies in many
-// shards, many of it committed at the same moment.
-func TestAListIsInOrderOverItsPages(t *testing.T) {
+// TestListIsInOrderAcrossPages lists rows of many shards, many with the same commit
+// timestamp.
+func TestListIsInOrderAcrossPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var rows []*spanner.Mutation
@@ -203,9 +202,9 @@ func TestReadsAreOfTheBound(t *testing.T) {
 	}
 }
 
-// TestALedgerThatWasChangedByHand shows what no longer hashes to its payload hash,
-// and a conflict whose message cannot be read.
-func TestALedgerThatWasChangedByHand(t *testing.T) {
+// TestSettlementThatWasChangedByHand reads a movement with another payload hash, and a
+// conflict whose message is no payout.
+func TestSettlementThatWasChangedByHand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.settle(`{"settlement_id":"a","account_id":"x","amount_cents":1,"currency":"EUR"}`)
@@ -244,16 +243,15 @@ func TestNoSettlement(t *testing.T) {
 	}
 }
 
-// TestWhatComesNext covers what the machine does by itself; golden files of the
-// tool have the rest.
-func TestWhatComesNext(t *testing.T) {
+// TestNextActionOfTheReconciler: settlectl's golden files cover the other actors.
+func TestNextActionOfTheReconciler(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
 	due := now.Add(time.Minute)
 	for _, tt := range []struct {
 		name string
 		in   transfer.Instruction
-		last string // what was seen last
+		last string // the latest event's detail
 		want string
 	}{
 		{"never sent", transfer.Instruction{State: transfer.StateUncertain, NextCheckAt: due}, "", "send the transfer to the bank"},
@@ -281,9 +279,8 @@ func TestWhatComesNext(t *testing.T) {
 	}
 }
 
-// TestFollowMissesAndDoublesNothing commits between the polls, and while one is
-// telling.
-func TestFollowMissesAndDoublesNothing(t *testing.T) {
+// TestFollowTellsEachCommitOnce commits between the polls, and while a poll tells.
+func TestFollowTellsEachCommitOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.settle(`{"settlement_id":"before","account_id":"x","amount_cents":1,"currency":"EUR"}`)
@@ -327,7 +324,7 @@ func TestFollowMissesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-func TestFollowEndsWithTheErrorOfWhoIsTold(t *testing.T) {
+func TestFollowReturnsTheErrorOfTell(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.settle(`{"settlement_id":"a","account_id":"x","amount_cents":1,"currency":"EUR"}`)
@@ -338,9 +335,9 @@ func TestFollowEndsWithTheErrorOfWhoIsTold(t *testing.T) {
 	}
 }
 
-// TestAReportIsExact sums up more than 64 bits hold, and reversals of another
-// period than their movements.
-func TestAReportIsExact(t *testing.T) {
+// TestReportIsExact has sums of more than 64 bits, and a reversal in another period
+// than its movement.
+func TestReportIsExact(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const most = 1<<63 - 1

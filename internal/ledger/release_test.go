@@ -22,7 +22,7 @@ import (
 
 const withoutCurrency = `{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`
 
-// quarantine delivers a message that was refused for want of a currency.
+// quarantine delivers a message that is refused because it lacks a currency.
 func (w *fixture) quarantine(data string) settle.Message {
 	w.t.Helper()
 	w.service.DefaultCurrency = ""
@@ -43,7 +43,7 @@ func (w *fixture) find(message string) ledger.Message {
 	return found[0]
 }
 
-// deliverPublished delivers what was published, as the subscription does.
+// deliverPublished delivers all published messages, as the subscription does.
 func (w *fixture) deliverPublished() (outcomes []settle.Outcome) {
 	w.t.Helper()
 	for n, m := range w.topic.kept {
@@ -75,7 +75,7 @@ func TestReleaseAMessage(t *testing.T) {
 		change func(r *ledger.Release)
 		words  string
 	}{
-		{"by nobody", func(r *ledger.Release) { r.By = "" }, "the name, or"},
+		{"no name", func(r *ledger.Release) { r.By = "" }, "the name, or"},
 		{"edited without a note", func(r *ledger.Release) { r.Edited = []byte(withoutCurrency) }, "or the note that an edited message needs"},
 		{"refused again", func(r *ledger.Release) { r.DefaultCurrency = "" }, "refused again: missing_field currency; if the function has a DEFAULT_CURRENCY"},
 		{"edited to nonsense", func(r *ledger.Release) { r.Edited, r.Note = []byte(`{"a":1}`), "n" }, "no member"},
@@ -148,7 +148,7 @@ func TestReleaseEdited(t *testing.T) {
 	}
 }
 
-func TestReleaseOfWhatIsNoMessage(t *testing.T) {
+func TestReleaseRefusesAnUnsupportedEvent(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	m := w.message(withoutCurrency)
@@ -160,9 +160,9 @@ func TestReleaseOfWhatIsNoMessage(t *testing.T) {
 	wantRefused(t, err, "no Pub/Sub message")
 }
 
-// TestACrashBetweenPublishingAndMarking loses the database right after the message
-// was published. Releasing it again publishes a second copy: one settlement.
-func TestACrashBetweenPublishingAndMarking(t *testing.T) {
+// TestCrashBetweenPublishingAndMarking loses the database right after the message was
+// published. A second release publishes a second copy, and the payout is settled once.
+func TestCrashBetweenPublishingAndMarking(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	k := w.find(w.quarantine(withoutCurrency).ID)
@@ -170,7 +170,7 @@ func TestACrashBetweenPublishingAndMarking(t *testing.T) {
 	w.topic.after = crashing.Client.Close
 	_, err := crashing.Release(t.Context(), k, ledger.Release{By: "Ines", DefaultCurrency: "USD"})
 	if err == nil || !strings.Contains(err.Error(), "published as message published-1, but not marked") {
-		t.Fatalf("error %v, want one that says what was done", err)
+		t.Fatalf("error %v, want the new message's ID in it", err)
 	}
 	if again := w.find(k.Key); again.ReleasedBy != "" {
 		t.Errorf("marked all the same: %+v", again)
@@ -188,8 +188,7 @@ func TestACrashBetweenPublishingAndMarking(t *testing.T) {
 	}
 }
 
-// TestAnInterruptionAfterPublishingStillMarks: Ctrl-C is no crash.
-func TestAnInterruptionAfterPublishingStillMarks(t *testing.T) {
+func TestInterruptionAfterPublishingStillMarks(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	k := w.find(w.quarantine(withoutCurrency).ID)
@@ -201,7 +200,7 @@ func TestAnInterruptionAfterPublishingStillMarks(t *testing.T) {
 	}
 }
 
-func TestReleaseByTwoAtOnceIsToldToBoth(t *testing.T) {
+func TestConcurrentReleasesReturnTheFirst(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	k := w.find(w.quarantine(withoutCurrency).ID)
@@ -221,8 +220,8 @@ func TestReleaseByTwoAtOnceIsToldToBoth(t *testing.T) {
 	}
 }
 
-// TestReleaseAll releases more than a page of one reason, leaves alone those that
-// would be refused again and those of other reasons, and goes on after a failure.
+// TestReleaseAll has messages that would be refused again, messages of other reasons,
+// and a run that fails.
 func TestReleaseAll(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
@@ -276,8 +275,7 @@ func TestReleaseAll(t *testing.T) {
 	}
 }
 
-// TestReleaseAllOfOneSettlement: what came first is settled, as it would have been.
-func TestReleaseAllOfOneSettlement(t *testing.T) {
+func TestReleaseAllSettlesTheOldestOfOneSettlement(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	const many = 12
@@ -299,9 +297,9 @@ func TestReleaseAllOfOneSettlement(t *testing.T) {
 	}
 }
 
-// TestReleaseAllPastWhatPubSubRefuses: a message with as many attributes as
-// Pub/Sub takes has one too many as a released one.
-func TestReleaseAllPastWhatPubSubRefuses(t *testing.T) {
+// TestReleaseAllSkipsMessagesThatPubSubRefuses: for example, a message with the most
+// attributes allowed gets one too many by its release.
+func TestReleaseAllSkipsMessagesThatPubSubRefuses(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []error{status.Error(codes.InvalidArgument, "too many attributes"), pubsub.ErrOversizedMessage} {
 		w := newFixture(t)

@@ -12,9 +12,8 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// TestEveryOpenMessageIsListedOnce pages through messages that were quarantined at
-// the same moment, of which no page may lose or repeat any.
-func TestEveryOpenMessageIsListedOnce(t *testing.T) {
+// TestOpenMessagesAreListedOnce pages through messages with the same commit timestamp.
+func TestOpenMessagesAreListedOnce(t *testing.T) {
 	t.Parallel()
 	statements, err := schema.Statements()
 	if err != nil {

@@ -13,33 +13,32 @@ import (
 	"cloud.google.com/go/spanner"
 )
 
-// Report is what an account paid in a period: what was recorded from From on and
-// before To. A movement and its reversal are each of the period in which they were
-// recorded, which need not be the same.
+// Report sums up an account's movements and reversals that were recorded from From on
+// and before To. A movement and its reversal can be in different periods.
 type Report struct {
 	AccountID string    `json:"account_id"`
 	From      time.Time `json:"from"`
 	To        time.Time `json:"to"`
-	// ReadAt is the timestamp at which everything was read.
+	// ReadAt is the timestamp of all reads.
 	ReadAt time.Time `json:"read_at"`
-	// Lines are one for each currency and state, in that order.
+	// Lines holds a line for each currency and state, in that order.
 	Lines []ReportLine `json:"lines"`
-	// Totals are one for each currency. There is none over currencies.
+	// Totals holds a line for each currency.
 	Totals []ReportLine `json:"totals"`
 }
 
 // ReportLine is a sum of a report.
 type ReportLine struct {
 	Currency string `json:"currency"`
-	// State is that of the bank instructions at ReadAt; [StateNone] of payouts without
-	// one, and empty in a total.
+	// State is the bank instructions' at ReadAt; [StateNone] for payouts without one,
+	// and empty in a total.
 	State string `json:"state,omitzero"`
-	// Movements and Reversals count what is summed up.
+	// Movements and Reversals count the rows.
 	Movements int64  `json:"movement_count"`
 	Moved     Amount `json:"movements"`
 	Reversals int64  `json:"reversal_count"`
 	Reversed  Amount `json:"reversals"`
-	// Net is what was moved less what was reversed; it can be below zero.
+	// Net is Moved less Reversed; it can be below zero.
 	Net Amount `json:"net"`
 
 	moved, reversed *big.Int // minor units
@@ -49,8 +48,7 @@ func newReportLine(currency, state string) *ReportLine {
 	return &ReportLine{Currency: currency, State: state, moved: new(big.Int), reversed: new(big.Int)}
 }
 
-// NUMERIC holds 29 digits before the point: more than any number of rows can sum up
-// to. A sum of INT64 could overflow.
+// A sum of INT64 could overflow. NUMERIC holds 29 digits before the point.
 const (
 	movedSQL = `SELECT m.currency, IFNULL(i.state, 'none') AS state, COUNT(*) AS n, SUM(CAST(m.amount_cents AS NUMERIC)) AS total
 FROM ledger_movements AS m
@@ -65,8 +63,8 @@ WHERE v.recorded_at >= @from AND v.recorded_at < @to AND m.account_id = @account
 GROUP BY m.currency, state`
 )
 
-// Report sums up an account's movements and reversals of a period. The database does
-// the sums, so that what is sent and held here does not grow with their number.
+// Report sums up an account's movements and reversals of a period. The database
+// computes the sums, so the answer's size does not grow with their number.
 func (r Reader) Report(ctx context.Context, accountID string, from, to time.Time) (Report, error) {
 	tx := r.Client.ReadOnlyTransaction().WithTimestampBound(r.Bound)
 	defer tx.Close()
@@ -102,7 +100,6 @@ func (r Reader) Report(ctx context.Context, accountID string, from, to time.Time
 	return report, nil
 }
 
-// sums runs one of the queries.
 func sums(ctx context.Context, tx *spanner.ReadOnlyTransaction, sql string, params map[string]any, each func(currency, state string, n int64, total *big.Int)) error {
 	return tx.QueryWithOptions(ctx, spanner.Statement{SQL: sql, Params: params}, spanner.QueryOptions{RequestTag: tagRead}).Do(func(row *spanner.Row) error {
 		var (
@@ -114,7 +111,7 @@ func sums(ctx context.Context, tx *spanner.ReadOnlyTransaction, sql string, para
 			return err
 		}
 		if !total.IsInt() {
-			return fmt.Errorf("the sum of minor units is not whole: %s", total.RatString())
+			return fmt.Errorf("the sum of minor units %s is no whole number", total.RatString())
 		}
 		each(currency, state, n, total.Num())
 		return nil

@@ -56,7 +56,7 @@ func (o *Operator) Resolve(ctx context.Context, r Resolution) (ConflictSummary, 
 	if !transfer.ValidName(r.By) || !transfer.ValidNote(r.Note) {
 		return ConflictSummary{}, &transfer.Refused{
 			Why: "a name or a note is missing, too long or has invisible characters",
-			Do:  "say in one line who closes the conflict and what was found",
+			Do:  "give the name of the person who closes the conflict and the finding, in one line",
 		}
 	}
 	var (

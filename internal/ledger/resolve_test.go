@@ -22,7 +22,7 @@ func TestResolveAConflict(t *testing.T) {
 	}
 
 	if _, err := resolve("stl-3", "", "ines", "n"); !errors.Is(err, ledger.ErrNoSettlement) || strings.Count(err.Error(), "stl-3") != 1 {
-		t.Errorf("no such settlement, or not named once: %v", err)
+		t.Errorf("unknown settlement, or not named once: %v", err)
 	}
 	_, err := resolve("stl-2", "", "ines", "n")
 	wantRefused(t, err, "has no conflict")
@@ -38,7 +38,7 @@ func TestResolveAConflict(t *testing.T) {
 	}
 	_, err = resolve("stl-1", "v1:", "ines", "n")
 	if several, is := errors.AsType[*ledger.Several](err); !is || len(several.Conflicts) != 2 {
-		t.Errorf("what is named fits two: %v", err)
+		t.Errorf("the prefix matches two: %v", err)
 	}
 
 	closed, err := resolve("stl-1", string(first.PayloadHash), "ines", "the producer was mended")
@@ -54,7 +54,7 @@ func TestResolveAConflict(t *testing.T) {
 	_, err = resolve("stl-1", string(first.PayloadHash)[3:20], "ines", "something else")
 	wantRefused(t, err, `resolved by "ines" at `)
 
-	// Nobody has looked into the other one, which is the only one open now.
+	// The other conflict, the only open one, must be named.
 	for _, r := range [][2]string{{"ines", "the producer was mended"}, {"bert", "n"}} {
 		_, err = resolve("stl-1", "", r[0], r[1])
 		if several, is := errors.AsType[*ledger.Several](err); !is || len(several.Conflicts) != 2 {
@@ -69,11 +69,11 @@ func TestResolveAConflict(t *testing.T) {
 	if len(before.Movements) != len(after.Movements) || len(after.Reversals) != 0 || len(after.Conflicts) != 2 {
 		t.Errorf("the ledger has changed: %d movements, %d reversals", len(after.Movements), len(after.Reversals))
 	}
-	// A conflict that is closed is counted on, and stays closed.
+	// A further delivery leaves the conflict closed.
 	w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
 	_, err = resolve("stl-1", string(second.PayloadHash), "bert", "n")
 	wantRefused(t, err, `resolved by "ines" at `)
-	// The only one that there is needs no hash.
+	// A settlement's only conflict needs no hash.
 	only := w.deliver(w.message(`{"settlement_id":"stl-2","account_id":"b","amount_cents":1}`), settle.OutcomeConflict)
 	for range 2 {
 		closed, err = resolve("stl-2", "", "ines", "a mistake")
@@ -83,7 +83,7 @@ func TestResolveAConflict(t *testing.T) {
 	}
 	_, err = resolve("stl-2", "", "bert", "a mistake")
 	wantRefused(t, err, `resolved by "ines" at `)
-	// The same command again does not close a conflict that came meanwhile.
+	// A repeated command does not close a newer conflict.
 	third := w.deliver(w.message(`{"settlement_id":"stl-1","account_id":"c","amount_cents":1}`), settle.OutcomeConflict)
 	_, err = resolve("stl-1", "", "ines", "a mistake")
 	if several, is := errors.AsType[*ledger.Several](err); !is || len(several.Conflicts) != 3 {

@@ -15,8 +15,8 @@ import (
 
 const tagInstruction = "bank_instruction"
 
-// Change implements settle.Store. A lost answer is made good by
-// running the transaction again: decide recognises its own change.
+// Change implements transfer.Store. After a lost answer it runs the transaction
+// again: decide recognises its own change.
 func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, err error) {
 	client, release, err := s.acquire(ctx)
 	defer func() { release(err) }()
@@ -45,7 +45,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 }
 
 // changeInstruction makes the change in one read-write transaction. decided says
-// that err is decide's, or says that there is nothing to decide about.
+// that err comes from decide, or reports a missing instruction.
 func (s *Store) changeInstruction(ctx context.Context, client *spanner.Client, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
 	_, err = s.readWrite(ctx, client, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		change, decided = transfer.Change{}, false
@@ -146,7 +146,7 @@ func eventRow(in transfer.Instruction, e transfer.Event) *spanner.Mutation {
 	return Events.Insert(EventRow{SettlementID: in.SettlementID, Version: in.Version, Event: e, RecordedAt: spanner.CommitTimestamp})
 }
 
-// changeRows is everything that a change writes, in one commit.
+// changeRows returns the mutations of a change, for one commit.
 func changeRows(c transfer.Change) []*spanner.Mutation {
 	if !c.Write {
 		return nil
@@ -176,7 +176,7 @@ func changeRows(c transfer.Change) []*spanner.Mutation {
 	return rows
 }
 
-// supersededRow keeps the key that a change takes from its instruction.
+// supersededRow keeps the key that a change replaces.
 func supersededRow(c transfer.Change) *spanner.Mutation {
 	was := c.Supersedes
 	return SupersededKeys.Insert(SupersededRow{
@@ -186,9 +186,9 @@ func supersededRow(c transfer.Change) *spanner.Mutation {
 	})
 }
 
-// dueSQL asks for one array a shard, of which there are 16: the IDs of what is due
-// in it, oldest first. The limit holds for each shard, so that what is read does not
-// grow with what is not returned.
+// dueSQL returns one array for each of the 16 shards: the IDs of its due instructions,
+// oldest first. Each shard has the limit, so that Spanner reads no more than that of
+// a backlog.
 const dueSQL = `
 SELECT ARRAY(
   SELECT settlement_id
@@ -199,7 +199,7 @@ SELECT ARRAY(
 FROM UNNEST(GENERATE_ARRAY(0, 15)) AS shard`
 
 // backlogSQL takes the first entry of each shard of two indexes, and of these the
-// earliest. Of the third it counts the entries, as far as anybody wants to know.
+// earliest. It counts the entries of the third, up to a limit.
 const backlogSQL = `
 SELECT MIN(uncertain_since), MIN(next_check_at), (
   SELECT COUNT(*)
@@ -222,7 +222,7 @@ FROM (
      LIMIT 1) AS next_check_at
   FROM UNNEST(GENERATE_ARRAY(0, 15)) AS shard)`
 
-// Due implements settle.Store. It takes from the shards in turn, so that a backlog
+// Due implements transfer.Store. It takes from the shards in turn, so that a backlog
 // in one does not starve the others.
 func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
 	var byShard [][]string
@@ -253,7 +253,7 @@ func inTurn(lists [][]string, limit int) []string {
 	return taken
 }
 
-// Backlog implements settle.Store.
+// Backlog implements transfer.Store.
 func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	var uncertain, due spanner.NullTime
 	var manual int64
@@ -266,13 +266,13 @@ func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	return transfer.Backlog{UncertainSince: uncertain.Time, NextDue: due.Time, Manual: int(manual)}, nil
 }
 
-// emulatorHint makes the emulator answer a query that is forced to NULL_FILTERED
-// indexes. Spanner works out that they leave out no row that is asked for; the
-// emulator does not even try, and has to be told.
+// emulatorHint makes the emulator accept a query that names NULL_FILTERED indexes.
+// Spanner proves that such a query needs no row that the index leaves out; the
+// emulator does not try.
 const emulatorHint = "@{spanner_emulator.disable_query_null_filtered_index_check=true}"
 
-// queryIndexes runs a query of the indexes by shard. It is one strong read: all
-// shards are seen at the same moment.
+// queryIndexes runs a query of the indexes by shard. It is one strong read, of all
+// shards at the same timestamp.
 func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) (err error) {
 	client, release, err := s.acquire(ctx)
 	defer func() { release(err) }()

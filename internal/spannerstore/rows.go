@@ -21,7 +21,7 @@ const (
 	tagDue        = "due"
 )
 
-// rowsFor is what a judgement writes.
+// rowsFor returns the mutations of a judgement.
 func rowsFor(j settle.Judgement, stored storedRow, st settle.Settlement) ([]*spanner.Mutation, error) {
 	switch j.Action {
 	case settle.ActionInsert:
@@ -34,8 +34,7 @@ func rowsFor(j settle.Judgement, stored storedRow, st settle.Settlement) ([]*spa
 	return nil, fmt.Errorf("carry out judgement: unknown action %d", j.Action)
 }
 
-// conflictRow inserts a conflict, or raises the count of one that was delivered
-// before.
+// conflictRow inserts a conflict, or counts another delivery of it.
 func conflictRow(fields []string, deliveries int64, st settle.Settlement) *spanner.Mutation {
 	row := ConflictRow{
 		SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash, Fields: fields, Payload: st.Message.Data, MessageID: st.Message.ID,
@@ -47,8 +46,8 @@ func conflictRow(fields []string, deliveries int64, st settle.Settlement) *spann
 	return Conflicts.Insert(row)
 }
 
-// storedSQL reads everything that is stored under one settlement ID in one round
-// trip: keyed reads of the four interleaved tables, joined on their common key.
+// storedSQL reads a settlement in one round trip: keyed reads of the four interleaved
+// tables, joined on their common key.
 var storedSQL = `SELECT ` + Select(new(storedRow).fields()) + `
 FROM ledger_movements AS m
 LEFT JOIN settlement_receipts AS r ON r.settlement_key = m.settlement_key
@@ -56,8 +55,7 @@ LEFT JOIN bank_instructions AS i ON i.settlement_key = m.settlement_key
 LEFT JOIN settlement_conflicts AS c ON c.settlement_key = m.settlement_key AND c.payload_hash = @payload_hash
 WHERE m.settlement_key = @settlement_key`
 
-// storedRow is what is stored of a settlement, with the count that only the
-// store needs.
+// storedRow is a row of storedSQL. The count is the store's own.
 type storedRow struct {
 	settle.Stored
 	conflictDeliveries int64
@@ -137,8 +135,8 @@ func quarantinedRow(q settle.Quarantined) (*spanner.Mutation, error) {
 	}), nil
 }
 
-// quarantinedBefore is what a transaction needs to know of a message that was
-// quarantined before. The zero value is a message that was not.
+// quarantinedBefore is the part of a quarantined message's row that another delivery
+// changes. The zero value: there is no row.
 type quarantinedBefore struct {
 	lastDeliveryID string
 	deliveries     int64

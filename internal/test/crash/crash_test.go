@@ -60,10 +60,10 @@ func TestCompareBankKnowsEveryKey(t *testing.T) {
 		{"nothing executed", transfer.StateUncertain, 1, nil, ""},
 		{"executed under the new key", transfer.StateConfirmed, 1, []fakebank.Transfer{current}, ""},
 		{"executed under the old key", transfer.StateConfirmed, 1, []fakebank.Transfer{old}, ""},
-		{"executed under both", transfer.StateConfirmed, 1, []fakebank.Transfer{old, current}, "the instruction is confirmed"},
-		{"reversed and executed under the old key", transfer.StateRejected, 1, []fakebank.Transfer{old}, "the instruction is rejected"},
+		{"executed under both", transfer.StateConfirmed, 1, []fakebank.Transfer{old, current}, "the bank instruction is confirmed"},
+		{"reversed and executed under the old key", transfer.StateRejected, 1, []fakebank.Transfer{old}, "the bank instruction is rejected"},
 		{"sent and not counted", transfer.StateUncertain, 0, nil, "sent 1 times and counted 0"},
-		{"unknown key", transfer.StateUncertain, 1, []fakebank.Transfer{unknown}, "no instruction has that key"},
+		{"unknown key", transfer.StateUncertain, 1, []fakebank.Transfer{unknown}, "no bank instruction has its key"},
 	} {
 		s := State{
 			Snapshot: audit.Snapshot{
