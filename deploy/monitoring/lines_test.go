@@ -191,7 +191,7 @@ func (s onlyOf) Change(ctx context.Context, id string, decide func(transfer.Inst
 // asked runs the reconciler for one instruction with that answer of the status API.
 func (f *functions) asked(name, id string, reading transfer.StatusReading) {
 	f.t.Helper()
-	f.now = f.now.Add(25 * time.Hour) // later than any next check
+	f.now = f.now.Add(30 * time.Hour) // later than any next check: 24 hours and a fifth
 	f.bank.reading = reading
 	store := onlyOf{Store: f.store, id: id}
 	f.reconcile(name, store, f.stepper(reconciler, store))
@@ -224,7 +224,9 @@ func allLines(t *testing.T) map[string]map[string]any {
 	f.deliver("expired", payoutJSON("stl-expired", 1, false))
 	f.ask("no bank", f.handler(f.service(nil, f.store)), f.request(payoutJSON("stl-2", 1, true)))
 	f.ask("panic", f.handler(delivererFunc(func() (settle.Result, error) { panic("x") })), f.request("{}"))
-	f.ask("turned away", f.handler(nil), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	f.ask("rejected", f.handler(nil), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	misconfigured := &event.Handler{Work: event.Misconfigured(errors.New("BANK_URL: no URL")), Log: f.logOf(settler), Now: f.clock}
+	f.ask("misconfigured", misconfigured, f.request("{}"))
 	failing := onlyOf{Store: f.store, fail: errors.New("spanner: down")}
 	f.ask("left", f.handler(f.service(f.stepper(settler, failing), f.store)), f.request(payoutJSON("stl-3", 1, true)))
 

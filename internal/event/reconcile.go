@@ -49,7 +49,7 @@ func Reconcile(reconciler Reconciler) Work {
 			return reply{http.StatusServiceUnavailable, runFailure{run, textDraining}}
 		}
 		c.log(c.Now(), slog.LevelError, "reconciler run failed", summary, failure)
-		text := "not reconciled; see the log; the next run continues"
+		text := "the run failed; see the log; the next run continues"
 		if errors.Is(err, transfer.ErrNoBank) {
 			text = "bank instructions are due and no bank is configured"
 		}

@@ -37,7 +37,7 @@ func TestReconcileAnswers(t *testing.T) {
 		{"no bank", http.MethodPost, func(context.Context) (transfer.Reconciled, error) {
 			return transfer.Reconciled{Due: 3}, transfer.ErrNoBank
 		}, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"manual":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
-		{"store down", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"not reconciled; see the log; the next run continues"}`, `"error":"down"`},
+		{"store down", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("down") }, false, 500, `{"due":0,"oldest_uncertain_seconds":0,"manual":0,"error":"the run failed; see the log; the next run continues"}`, `"error":"down"`},
 		{"panic", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { panic(marker) }, false, 500, `"error":"unknown whether settled: a fault of the program`, `"severity":"CRITICAL"`},
 		{"GET", http.MethodGet, nil, false, 405, `only POST`, `"severity":"WARNING"`},
 		{"draining", http.MethodPost, nil, true, 503, `shutting down`, `"severity":"INFO"`},

@@ -29,7 +29,7 @@ func Settle(deliverer Deliverer) Work { return func(c *call) reply { return c.se
 // configuration is right.
 func Misconfigured(err error) Work {
 	return func(c *call) reply {
-		c.log(c.Now(), slog.LevelError, "configuration rejected", slog.String("error", err.Error()))
+		c.log(c.Now(), slog.LevelError, "configuration rejected", slog.Any("", settle.Result{}), slog.String("error", err.Error()))
 		return failed(http.StatusInternalServerError, textOther)
 	}
 }

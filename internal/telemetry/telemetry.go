@@ -128,7 +128,7 @@ func New(ctx context.Context, cfg Config) *Telemetry {
 }
 
 func warn(ctx context.Context, log *slog.Logger, err error) {
-	log.LogAttrs(ctx, slog.LevelWarn, "telemetry not exported", slog.String("error", err.Error()))
+	log.LogAttrs(ctx, slog.LevelWarn, "telemetry export failed", slog.String("error", err.Error()))
 }
 
 func describe(ctx context.Context, cfg Config) *resource.Resource {

@@ -145,13 +145,13 @@ func (r *Reconciler) step(ctx context.Context, id string) (state State, err erro
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic of type %T", p)
-			r.Banking.Log.LogAttrs(ctx, LevelCritical, "panic while working on a bank instruction",
+			r.Banking.Log.LogAttrs(ctx, LevelCritical, "bank step panicked",
 				append([]slog.Attr{slog.String("settlement_id", id)}, PanicAttrs(p)...)...)
 		}
 	}()
 	state, err = r.Banking.Step(ctx, id)
 	if err != nil && !errors.Is(err, ErrNotDue) && !errors.Is(err, ErrLeaseLost) {
-		r.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank instruction not taken further",
+		r.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank step failed",
 			slog.String("settlement_id", id), slog.String("error", err.Error()))
 	}
 	return state, err

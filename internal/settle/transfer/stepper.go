@@ -200,5 +200,5 @@ func (s *Stepper) log(ctx context.Context, held, seen Change, err error, took ti
 			level = max(level, slog.LevelError)
 		}
 	}
-	s.Log.LogAttrs(ctx, level, "bank attempt", attrs...)
+	s.Log.LogAttrs(ctx, level, "bank exchange completed", attrs...)
 }

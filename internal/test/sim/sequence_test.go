@@ -158,9 +158,9 @@ func (w *world) reconcile(p *instance) {
 		defer cancel()
 		run, err := p.reconciler.Reconcile(ctx)
 		return func() {
-			w.seen["reconciled"]++
+			w.seen["runs"]++
 			if err == nil && run.Failed == 0 && run.Left == 0 {
-				w.seen["reconciled without failures"]++
+				w.seen["runs without failures"]++
 			}
 		}
 	})
