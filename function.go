@@ -1,14 +1,14 @@
 // Package settleonce registers the two functions of Settle Once with the
-// Functions Framework and wires them up; what they do stands in internal/.
+// Functions Framework and wires the packages of internal/.
 //
 //   - SettlePayout, triggered by the payouts topic, settles each payout message
 //     exactly once in Spanner.
-//   - ReconcileBank, triggered by the reconcile topic, looks after bank
-//     instructions that are due.
+//   - ReconcileBank, triggered by the reconcile topic, makes the next step of due
+//     bank instructions.
 //
-// Both are HTTP functions that read the event themselves; package
-// internal/event says why functions.CloudEvent is not used. The configuration
-// comes from the environment, see internal/config.
+// Both are HTTP functions that read the event themselves; the comment of package
+// internal/event gives the reason. Package internal/config reads the configuration
+// from the environment.
 package settleonce
 
 import (
@@ -37,19 +37,19 @@ const (
 	// reconcileBatch bounds the bank instructions that a run of ReconcileBank lists
 	// at once.
 	reconcileBatch = 1000
-	// reconcileTimeout is the least time of a run. One that is still going when the
-	// next begins is harmless.
+	// reconcileTimeout is the least time limit of a run. Runs that overlap are
+	// harmless.
 	reconcileTimeout = 2 * time.Minute
-	// drainLimit is how long an instance that is told to stop waits for the
-	// deliveries it has begun, exportLimit how long it then exports what it has
-	// measured. The platform kills it after 10 seconds.
+	// drainLimit bounds the wait for requests in progress after SIGTERM, exportLimit
+	// the export of measurements after that. The platform kills the instance 10
+	// seconds after SIGTERM.
 	drainLimit  = 7 * time.Second
 	exportLimit = 2 * time.Second
 )
 
 func init() {
-	// A deployed instance with a wrong configuration ends at once: the deployment fails
-	// and the revision before it continues to serve. The platform sets K_SERVICE.
+	// A deployed instance with a wrong configuration exits: the deployment fails and the
+	// previous revision continues to serve. The platform sets K_SERVICE.
 	if _, deployed := os.LookupEnv("K_SERVICE"); deployed {
 		if _, err := configuration(); err != nil {
 			event.NewLogger(os.Stderr, slog.LevelInfo).Error("configuration rejected", slog.String("error", err.Error()))
@@ -62,12 +62,13 @@ func init() {
 	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { instance().reconcile.ServeHTTP(w, r) })
 }
 
-// configuration reads the environment once: at start where it is deployed, else by
-// the first request, since tests and the local run complete the environment later.
+// configuration reads the environment once: at the start of a deployed instance, and
+// otherwise at the first request, because tests and the local run set the environment
+// after init.
 var configuration = sync.OnceValues(func() (config.Config, error) { return config.FromEnv(os.LookupEnv) })
 
-// instance returns the handlers, wired once. Nothing is connected here: the store
-// opens the database in its first call.
+// instance returns the handlers, wired once. It opens no connection: the store opens
+// the database in its first call.
 var instance = sync.OnceValue(func() handlers {
 	cfg, err := configuration()
 	if err == nil {
@@ -106,15 +107,15 @@ func wire(cfg config.Config) (handlers, error) {
 	}
 	settles, reconciles := core, core
 	settles.Work = event.Settle(service)
-	// The store may read again after the deadline, and the whole has to stay
-	// within the budget of one delivery.
+	// The store may read for RereadTimeout after the deadline; both together have to
+	// stay within the budget of one delivery.
 	settles.Timeout = cfg.SettleTimeout - spannerstore.RereadTimeout
 	reconciles.Work = event.Reconcile(reconciler)
 	reconciles.Timeout = max(reconcileTimeout, 2*banking.Longest())
 	return handlers{settle: &settles, reconcile: &reconciles}, nil
 }
 
-// newTelemetry starts the measurement; nil where nothing is exported.
+// newTelemetry starts the exports; nil if none is configured.
 func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
 	return telemetry.New(context.Background(), telemetry.Config{
 		Traces: cfg.Traces, Metrics: cfg.Metrics, Service: cfg.Service, Revision: cfg.Revision,
@@ -122,8 +123,7 @@ func newTelemetry(cfg config.Telemetry, log *slog.Logger) *telemetry.Telemetry {
 	})
 }
 
-// newBanking returns the stepper of bank instructions; nil where no bank is
-// configured.
+// newBanking returns the stepper of bank instructions; nil if no bank is configured.
 func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Telemetry, log *slog.Logger) (*transfer.Stepper, error) {
 	if cfg == nil {
 		return nil, nil //nolint:nilnil // no bank is a configuration, not a fault
@@ -137,8 +137,8 @@ func newBanking(cfg *bank.Config, store telemetry.Store, measured *telemetry.Tel
 	return &transfer.Stepper{Store: store, Bank: measured.Bank(client), Policy: cfg.Policy(), NewID: uuid.NewString, Now: time.Now, Log: log}, nil
 }
 
-// drainOnTermination waits for SIGTERM, rejects new requests while those inside
-// finish, exports the measurements, and then ends the process by the same signal.
+// drainOnTermination waits for SIGTERM, rejects new requests while the others finish,
+// exports the measurements, and then ends the process by the same signal.
 func drainOnTermination(drainer *event.Drainer, measured *telemetry.Telemetry, log *slog.Logger) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	<-ctx.Done()
@@ -152,6 +152,6 @@ func drainOnTermination(drainer *event.Drainer, measured *telemetry.Telemetry, l
 	if err := measured.Shutdown(ctx); err != nil {
 		log.LogAttrs(ctx, slog.LevelWarn, "telemetry export failed", slog.String("error", err.Error()))
 	}
-	stop() // the signal has its ordinary effect again
+	stop() // SIGTERM ends the process again
 	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestGateWaitsForThoseInside(t *testing.T) {
+func TestDrainWaitsForRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Drainer
@@ -44,7 +44,7 @@ func TestGateWaitsForThoseInside(t *testing.T) {
 	})
 }
 
-func TestGateGivesUpWaiting(t *testing.T) {
+func TestDrainTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var g Drainer
@@ -64,7 +64,7 @@ func TestGateGivesUpWaiting(t *testing.T) {
 	})
 }
 
-func TestGateNil(t *testing.T) {
+func TestNilDrainerAdmitsRequests(t *testing.T) {
 	t.Parallel()
 	var g *Drainer
 	leave, ok := g.Enter()
@@ -74,9 +74,9 @@ func TestGateNil(t *testing.T) {
 	leave()
 }
 
-// TestGateUnderRace has many enter and leave while the gate is drained; after
+// TestDrainDuringConcurrentRequests has many enter and leave while the gate is drained; after
 // Drain nobody may be inside.
-func TestGateUnderRace(t *testing.T) {
+func TestDrainDuringConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	var (
 		g      Drainer

@@ -251,7 +251,7 @@ func TestAnswersAndLines(t *testing.T) {
 	}
 }
 
-func TestLineOmitsWhatIsUnknown(t *testing.T) {
+func TestLineOmitsUnknownFields(t *testing.T) {
 	t.Parallel()
 	h, log := newHandler(gives(settle.Result{Outcome: settle.OutcomeQuarantined, Refusal: &payout.Refusal{Reason: payout.ReasonEmptyData}}, nil))
 	post(t.Context(), h, `{"message":{}}`)
@@ -457,9 +457,9 @@ func TestDrainWaitsForTheAnswer(t *testing.T) {
 	})
 }
 
-// TestNothingIsAnsweredBeforeTheDeliveryHasEnded: an answer that has begun is an
+// TestAnswerFollowsTheDelivery: an answer that has begun is an
 // acknowledgement that cannot be taken back.
-func TestNothingIsAnsweredBeforeTheDeliveryHasEnded(t *testing.T) {
+func TestAnswerFollowsTheDelivery(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[int]error{http.StatusOK: nil, http.StatusInternalServerError: settle.ErrOutcomeUnknown} {
 		w := &httptest.ResponseRecorder{Body: new(bytes.Buffer)} // its Code is zero until an answer begins
@@ -476,9 +476,9 @@ func TestNothingIsAnsweredBeforeTheDeliveryHasEnded(t *testing.T) {
 	}
 }
 
-// TestAnAnswerDoesNotWaitInABuffer: once the handler has left the gate, the
+// TestAnswerIsFlushed: once the handler has left the gate, the
 // process may end, and nobody would send what is still in a buffer.
-func TestAnAnswerDoesNotWaitInABuffer(t *testing.T) {
+func TestAnswerIsFlushed(t *testing.T) {
 	t.Parallel()
 	h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
 	h.Drainer = new(Drainer)

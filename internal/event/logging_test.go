@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestLoggerSpeaksCloudLogging(t *testing.T) {
+func TestLoggerWritesCloudLoggingFields(t *testing.T) {
 	t.Parallel()
 	for level, want := range map[slog.Level]string{
 		slog.LevelDebug: "DEBUG", slog.LevelInfo: "INFO", slog.LevelWarn: "WARNING",

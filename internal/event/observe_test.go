@@ -110,9 +110,9 @@ type reconcilerFunc func(context.Context) (transfer.Reconciled, error)
 
 func (f reconcilerFunc) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return f(ctx) }
 
-// TestObserverIsTold: once a delivery or run, in the context that it made, also
+// TestObserverSeesEveryDelivery: once a delivery or run, in the context that it made, also
 // after a panic, and of the answer when it has been sent.
-func TestObserverIsTold(t *testing.T) {
+func TestObserverSeesEveryDelivery(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("x")
 	for name, works := range map[string]func() error{

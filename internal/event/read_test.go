@@ -135,7 +135,7 @@ func TestReadForms(t *testing.T) {
 	}
 }
 
-func TestReadMessagesThatLackSomething(t *testing.T) {
+func TestReadIncompleteMessages(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, body string
@@ -248,7 +248,7 @@ var unsupported = []struct {
 	{"structured in a format that is not JSON", headers("Content-Type", "application/cloudevents+avro"), "\x00\x01", "not JSON", ""},
 }
 
-func TestReadKeepsWhatIsNoMessage(t *testing.T) {
+func TestReadKeepsUnsupportedEvents(t *testing.T) {
 	t.Parallel()
 	for _, tt := range unsupported {
 		t.Run(tt.name, func(t *testing.T) {
@@ -276,9 +276,9 @@ func TestReadKeepsWhatIsNoMessage(t *testing.T) {
 	}
 }
 
-// TestEventIDFitsAsAMessageID: a header may hold any bytes, and the replacement
+// TestLongEventIDIsDropped: a header may hold any bytes, and the replacement
 // of one that is no UTF-8 has three.
-func TestEventIDFitsAsAMessageID(t *testing.T) {
+func TestLongEventIDIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, id, want string }{
 		{"as long as an ID can be", strings.Repeat("1", 1024), strings.Repeat("1", 1024)},
@@ -306,9 +306,9 @@ func TestReadKeepsHeadersAsText(t *testing.T) {
 	}
 }
 
-// TestRedeliveriesOfWhatIsNoMessageAreTheSame: the body counts the attempts, and
+// TestUnsupportedEventKeepsItsIdentityAcrossRedeliveries: the body counts the attempts, and
 // must not make another message of each of them.
-func TestRedeliveriesOfWhatIsNoMessageAreTheSame(t *testing.T) {
+func TestUnsupportedEventKeepsItsIdentityAcrossRedeliveries(t *testing.T) {
 	t.Parallel()
 	identity := func(body string) string {
 		d := Read(headers("Content-Type", "application/json"), []byte(body))

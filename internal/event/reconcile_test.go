@@ -67,9 +67,9 @@ func TestReconcileAnswers(t *testing.T) {
 	}
 }
 
-// TestAPayoutIsNotAcknowledgedByTheReconciler: a payouts topic that is bound to
+// TestReconcilerDoesNotAcknowledgePayouts: a payouts topic that is bound to
 // the wrong function must lose nothing, in whatever form a payout comes.
-func TestAPayoutIsNotAcknowledgedByTheReconciler(t *testing.T) {
+func TestReconcilerDoesNotAcknowledgePayouts(t *testing.T) {
 	t.Parallel()
 	const payout = `{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`
 	wrapped := func(data string) string {

@@ -55,9 +55,9 @@ func (secretBank) Compose(p payout.Payout, _ uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount), nil
 }
 
-// TestNothingSecretGetsOut runs every way a delivery can end with markers in all
+// TestAnswersAndLogsHoldNoPayload runs every way a delivery can end with markers in all
 // that is secret, and looks for them in the log and in the answers.
-func TestNothingSecretGetsOut(t *testing.T) {
+func TestAnswersAndLogsHoldNoPayload(t *testing.T) {
 	t.Parallel()
 	settlesAs := func(o settle.Outcome) func(settle.Settlement) (settle.Result, error) {
 		return func(s settle.Settlement) (settle.Result, error) {

@@ -108,7 +108,7 @@ func announced(method string, length int) string {
 
 const chunked = "POST / HTTP/1.1\r\nHost: f\r\nTransfer-Encoding: chunked\r\n\r\n"
 
-func TestSlowBodiesAreGivenUp(t *testing.T) {
+func TestSlowBodiesTimeOut(t *testing.T) {
 	t.Parallel()
 	half := payoutPush[:len(payoutPush)/2]
 	short := func(h *Handler) { h.Timeout = 3 * time.Second }
@@ -240,7 +240,7 @@ func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 
 // What a slow body takes comes off the budget of the delivery, so that slow ones
 // take no longer than the ack deadline was made for.
-func TestTheBudgetCoversTheBody(t *testing.T) {
+func TestBudgetIncludesTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := realTime(delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
@@ -257,7 +257,7 @@ func TestTheBudgetCoversTheBody(t *testing.T) {
 }
 
 // A caller that does not take its answer does not hold the instance.
-func TestAnswersThatNobodyTakesAreGivenUp(t *testing.T) {
+func TestUnreadAnswersTimeOut(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(*Drainer) http.Handler{
 		"delivery": func(g *Drainer) http.Handler {

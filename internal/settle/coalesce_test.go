@@ -72,7 +72,7 @@ func (a *answers) deliver(ctx context.Context, service *settle.Service, data str
 	a.outcomes[result.Outcome]++
 }
 
-func TestAStormOfOnePayoutCallsTheStoreOnce(t *testing.T) {
+func TestConcurrentDeliveriesCallTheStoreOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 1000
@@ -97,7 +97,7 @@ func TestAStormOfOnePayoutCallsTheStoreOnce(t *testing.T) {
 }
 
 // Neither another settlement nor another payload of the same one is waited for.
-func TestADeliveryWaitsForNoOtherPayout(t *testing.T) {
+func TestCoalescingSeparatesPayouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
@@ -197,7 +197,7 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestAnEndedContextDoesNotCallTheStore(t *testing.T) {
+func TestCancelledDeliveryDoesNotCallTheStore(t *testing.T) {
 	t.Parallel()
 	store, _ := newGatedStore()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -227,7 +227,7 @@ func TestResultsAreNotCached(t *testing.T) {
 }
 
 // Deliveries call the store themselves once they have waited coalesceLimit.
-func TestAStuckDeliveryDelaysOthersByTheLimit(t *testing.T) {
+func TestStuckDeliveryDelaysOthersByTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const others = 5
@@ -287,7 +287,7 @@ func TestInstructionTimesCountFromTheStoreCall(t *testing.T) {
 }
 
 // Only the delivery that settles a bank payout makes a step at the bank.
-func TestAStormOfOneBankPayoutSendsOnce(t *testing.T) {
+func TestConcurrentDeliveriesOfABankPayoutSendOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 50

@@ -9,40 +9,38 @@ import (
 // Delivery is one attempt of Pub/Sub to hand over one message. The zero value
 // is a delivery of an empty message.
 type Delivery struct {
-	// Message is what was delivered.
+	// Message is the delivered message.
 	Message Message
-	// Attempt counts the attempts of Pub/Sub, from 1. Zero means unknown:
+	// Attempt is Pub/Sub's number of the delivery, from 1. Zero means unknown:
 	// Pub/Sub counts only where the subscription has a dead-letter policy.
 	Attempt int
-	// Refusal is set when the event could not be read as a Pub/Sub message; its
-	// reason is then [payout.ReasonUnsupportedEvent] and the message's Data holds the
-	// event as it came.
+	// Refusal is set for an event that is not a readable Pub/Sub message. Its reason is
+	// [payout.ReasonUnsupportedEvent], and the message's Data holds the whole event.
 	Refusal *payout.Refusal
-	// TraceParent is the W3C trace context that the event came with; empty when
-	// unknown. It is for traces only and may be malformed.
+	// TraceParent is the event's W3C trace context; empty when unknown. It serves
+	// traces only and may be malformed.
 	TraceParent string
 }
 
-// Message is a Pub/Sub message. Nothing in it but Data is part of the payout:
-// the same payout can come in any number of messages.
+// Message is a Pub/Sub message. Only Data is part of the payout: several messages
+// can carry the same payout.
 type Message struct {
 	// ID is the Pub/Sub message ID; empty when unknown. It identifies the
 	// message and never the payout.
 	ID string
-	// Subscription is the full name of the subscription that delivered it;
-	// empty when unknown.
+	// Subscription is the full name of the delivering subscription; empty when
+	// unknown.
 	Subscription string
-	// PublishTime is the time at which Pub/Sub took the message; zero when
+	// PublishTime is the time at which Pub/Sub accepted the message; zero when
 	// unknown.
 	PublishTime time.Time
-	// OrderingKey is the key under which it was published; usually empty.
+	// OrderingKey is the message's ordering key; usually empty.
 	OrderingKey string
 	// Attributes are the message's attributes. They never change a payout.
 	Attributes map[string]string
 	// Data is the payload.
 	Data []byte
-	// Fingerprint tells the message apart from another one with the same ID, where
-	// Data holds more than the message and differs from delivery to delivery. Nil
-	// means Data.
+	// Fingerprint identifies the content where Data holds a whole request, which
+	// differs between deliveries of one message. Nil means that Data identifies it.
 	Fingerprint []byte
 }

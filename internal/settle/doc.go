@@ -1,11 +1,10 @@
-// Package settle decides what becomes of a payout message: it is applied,
-// recognised as a duplicate, recorded as a conflict or kept in quarantine.
+// Package settle decides the outcome of a payout message: applied, duplicate,
+// conflict or quarantined.
 //
-// The package exists so that these decisions stand in one place, without a
-// database, a network or a clock: [payout.Decode] reads a payout message, [payout.Hash]
-// identifies its content, [Judge] compares an incoming settlement with what is
-// stored under its settlement ID, and [Service] puts the steps in order. What
-// has to be kept is kept by a [Store], whose contract stands on the interface.
+// The decisions need no database, network or clock. [payout.Decode] reads a payout
+// message, [payout.Hash] identifies its content, [Judge] compares a settlement with
+// the stored one of the same settlement ID, and [Service] runs the steps in order. A
+// [Store] keeps the rows; its contract stands on the interface.
 //
 // # The life of a delivery
 //
@@ -17,17 +16,8 @@
 //	                           │ same hash ────────────────▶ duplicate
 //	                           └ other hash ───────────────▶ conflict
 //
-// Every one of the four outcomes is committed before it is returned, and is
-// final for the delivery: the message can be acknowledged. Anything else is an
-// error, the message is delivered again, and a delivery that comes again meets
-// what the earlier one left behind. There is no in-progress marker that a crash
-// could leave standing.
-//
-// # Words
-//
-// A settlement ID is the producer's business key of a payout; a Pub/Sub message
-// ID is not, since a payout that is published again gets another one. A receipt
-// proves that a settlement ID was processed; a movement is the effect on the
-// ledger. A replay is a delivery whose settlement ID is already settled with the
-// same payload hash.
+// Each of the four outcomes is committed before it is returned, and the message can
+// be acknowledged. Any other end is an error: Pub/Sub redelivers the message, and the
+// redelivery finds the rows of the earlier delivery. No row marks a settlement as in
+// progress, so a crash leaves none to clean up.
 package settle

@@ -1,37 +1,37 @@
 package settle
 
 import (
+	"fmt"
+
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-import "fmt"
-
-// Action is what a store has to do to carry out a judgement.
+// Action is the write with which a store carries out a judgement.
 type Action int
 
 const (
-	// ActionNone means that nothing is changed. The zero value.
+	// ActionNone writes nothing. The zero value.
 	ActionNone Action = iota
-	// ActionInsert means to insert receipt, movement and instruction together.
+	// ActionInsert inserts receipt, movement and instruction together.
 	ActionInsert
-	// ActionRecordConflict means to insert the conflict, or to raise its count.
+	// ActionRecordConflict inserts the conflict, or raises its count.
 	ActionRecordConflict
 )
 
-// Judgement is what has to be done about a settlement, and the result once it
-// is done. The result of [ActionInsert] lacks AppliedAt, the commit timestamp,
-// which only the store can know.
+// Judgement is the action that a settlement needs, and the result after the action.
+// The result of [ActionInsert] lacks AppliedAt: only the store knows the commit
+// timestamp.
 type Judgement struct {
 	Action Action
 	Result Result
 }
 
-// Judge decides about s by what is stored under its settlement ID. It is the
-// only place where duplicate and conflict are told apart.
+// Judge compares s with the stored rows of its settlement ID. No other code tells
+// duplicate and conflict apart.
 //
-// It fails with [payout.ErrUnknownHashVersion] where the stored hash cannot be
-// compared.
+// It fails with [payout.ErrUnknownHashVersion] where it cannot compare the stored
+// hash.
 func Judge(stored Stored, s Settlement) (Judgement, error) {
 	result := Result{SettlementID: s.Payout.SettlementID, PayloadHash: s.Hash, Instruction: stored.Instruction}
 	if stored.Movement == nil {
@@ -61,20 +61,19 @@ func Judge(stored Stored, s Settlement) (Judgement, error) {
 		result.Outcome = OutcomeConflict
 		result.Fields = stored.Movement.DifferingMembers(s.Payout)
 		if stored.ConflictDeliveryID == s.DeliveryID {
-			break // this delivery has recorded it already, and the answer was lost
+			break // this delivery recorded it, and the answer was lost
 		}
 		return Judgement{Action: ActionRecordConflict, Result: result}, nil
 	}
 	return Judgement{Result: result}, nil
 }
 
-// FieldPayloadHash stands among the differing members of a conflict when the
-// stored movement does not hash to its own payload hash: somebody has changed
-// the ledger by hand.
+// FieldPayloadHash is among the differing members of a conflict when the stored
+// movement does not match its own payload hash: the ledger was changed by hand.
 const FieldPayloadHash = "payload_hash"
 
 // DifferingMembers names the business members in which p differs from the
-// payout that was settled.
+// settled payout.
 func (m Movement) DifferingMembers(p payout.Payout) []string {
 	settled, intact := m.Payout()
 	var names []string
@@ -93,9 +92,9 @@ func (m Movement) DifferingMembers(p payout.Payout) []string {
 	return names
 }
 
-// differentCurrency compares the member and not its effect: a currency that is
-// written out differs from an absent one even where the default is the same,
-// and two absent ones are equal even after the default was changed.
+// differentCurrency compares the messages' members, not the resulting currencies: a
+// currency in the message differs from an absent one even if it equals the default,
+// and two absent ones are equal even after the default has changed.
 func differentCurrency(a, b payout.Payout) bool {
 	if a.CurrencyDefaulted && b.CurrencyDefaulted {
 		return false
@@ -103,9 +102,9 @@ func differentCurrency(a, b payout.Payout) bool {
 	return a.CurrencyDefaulted != b.CurrencyDefaulted || a.Currency != b.Currency
 }
 
-// Payout returns the payout that was settled. The columns do not tell whether
-// the message had its currency written out; the payload hash does, since only
-// one of the two hashes to it. intact is false where neither does.
+// Payout returns the settled payout. No column stores whether the message contained
+// the currency, so Payout tries both and compares the payload hash. intact is false
+// if neither matches.
 func (m Movement) Payout() (p payout.Payout, intact bool) {
 	p = payout.Payout{
 		SettlementID: m.SettlementID, AccountID: m.AccountID, AmountCents: m.AmountCents,

@@ -13,8 +13,8 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// coalesceLimit bounds the wait for another delivery of the same payout. A stuck
-// delivery must not make the others fail, so they go to the store after it.
+// coalesceLimit bounds the wait for another delivery of the same payout. After it the
+// waiting deliveries call the store, so a stuck delivery does not make them fail.
 const coalesceLimit = 2 * time.Second
 
 // Service settles deliveries. Its fields are set once, before the first call;
@@ -23,14 +23,14 @@ type Service struct {
 	// Store keeps settlements and quarantined messages. Required.
 	Store Store
 	// Banking makes the steps of bank instructions. Nil means that no bank is
-	// configured: payouts that want one fail with [transfer.ErrNoBank].
+	// configured: payouts with a creditor account fail with [transfer.ErrNoBank].
 	Banking *transfer.Stepper
 	// DefaultCurrency is the currency of messages without one. Empty means that such
 	// messages are quarantined.
 	DefaultCurrency string
-	// NewID returns an ID that is unique to each call. Required.
+	// NewID returns a unique ID for each call. Required.
 	NewID func() string
-	// Now tells the time. Required.
+	// Now returns the current time. Required.
 	Now func() time.Time
 
 	mu       sync.Mutex
@@ -50,8 +50,8 @@ type inflightSettle struct {
 }
 
 // Deliver settles or quarantines one delivery. A nil error means that the result is
-// committed and the message can be acknowledged. After an error no commit is known
-// and the message has to be delivered again; the result then holds the settlement ID
+// committed and the message can be acknowledged. After an error no commit is known,
+// and Pub/Sub has to redeliver the message; the result then holds the settlement ID
 // and the payload hash if the message had them.
 func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	if d.Refusal != nil {
@@ -72,15 +72,13 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	return s.goOnAtTheBank(ctx, st, result), nil
 }
 
-// coalesce settles st. Deliveries of one payout that are in progress at this
-// instance go to the store one after another; once the store found or made the
-// settlement, those that waited are duplicates of it and share its result. A
-// settlement never changes, so the shared result stays true. Deliveries of other
-// payouts never wait.
+// coalesce settles st. Concurrent deliveries of one payout in this instance call the
+// store one after another. Once a call has found or made the settlement, the waiting
+// deliveries are duplicates and share its result. A settlement never changes, so the
+// shared result stays true. Deliveries of other payouts never wait.
 //
-// Neither failures nor conflicts are shared: the next delivery goes to the store
-// itself. Coalescing saves calls and decides nothing, since other instances
-// coalesce on their own.
+// Failures and conflicts are not shared: the next delivery calls the store itself.
+// Coalescing saves calls and decides nothing, since each instance coalesces alone.
 func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, shared bool, err error) {
 	key := inflightKey{st.Payout.SettlementID, st.Hash}
 	own := &inflightSettle{done: make(chan struct{})}
@@ -125,7 +123,7 @@ func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, 
 			return result, true, nil
 		}
 	}
-	if st.Payout.CreditorAccount != "" { // created now, since its times count from the call of the store
+	if st.Payout.CreditorAccount != "" { // created after the wait, because its times begin with the call of the store
 		if st.Instruction, err = s.Banking.Create(st.Payout, st.DeliveryID); err != nil {
 			return Result{}, false, err
 		}
@@ -134,10 +132,10 @@ func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, 
 	return result, false, err
 }
 
-// goOnAtTheBank makes the next step of the settlement's instruction: the delivery
-// that created it sends, a later one makes the due step. The settlement is committed
-// already, so only the reported state depends on the step; the reconciler makes a
-// step that failed here.
+// goOnAtTheBank makes the next step of the settlement's instruction. The delivery that
+// created the instruction sends it; a later one makes the due step. The settlement is
+// already committed, so only the reported state depends on the step, and the
+// reconciler repeats a failed one.
 func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Result) Result {
 	var (
 		state transfer.State
@@ -211,7 +209,7 @@ func (o Outcome) Final() bool { return o != OutcomeUnknown }
 // nothing of the payload but the settlement ID and the payload hash. Encoded as JSON
 // it is the answer to the request; logged it gives the line's attributes.
 type Result struct {
-	// Outcome tells applied, duplicate, conflict and quarantined apart.
+	// Outcome is never [OutcomeUnknown] beside a nil error.
 	Outcome Outcome `json:"outcome"`
 	// SettlementID and PayloadHash are those of the delivered payout; empty for
 	// a quarantined message.
@@ -226,10 +224,10 @@ type Result struct {
 	// Fields names the members in which a conflicting payout differs from the
 	// settled one, in the order of the payout message's table.
 	Fields []string `json:"fields,omitempty"`
-	// ReceiptExpired reports that the receipt is gone and the movement decided.
+	// ReceiptExpired reports that the receipt has expired and the movement decided.
 	ReceiptExpired bool `json:"receipt_expired,omitzero"`
 	// Refusal is the reason for quarantine; nil otherwise. Its detail may quote the
-	// message and is neither answered nor logged.
+	// message, so it is neither in the answer nor in the log.
 	Refusal *payout.Refusal `json:",embed"`
 }
 

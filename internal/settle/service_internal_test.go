@@ -22,7 +22,7 @@ func (g gate) Settle(context.Context, Settlement) (Result, error) {
 
 // The map of deliveries in progress shrinks again, however they end: a leak would
 // fill the memory of the instance.
-func TestInflightEndsWithItsDeliveries(t *testing.T) {
+func TestInflightIsEmptyAfterItsDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := gate{results: make(chan error)}

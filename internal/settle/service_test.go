@@ -36,7 +36,7 @@ func message(data string) settle.Delivery {
 
 const plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`
 
-func TestDeliverTellsTheOutcomesApart(t *testing.T) {
+func TestDeliverOutcomes(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	service := newService(store)
@@ -62,7 +62,7 @@ func TestDeliverTellsTheOutcomesApart(t *testing.T) {
 	}
 }
 
-func TestDeliverQuarantinesAnUnreadableEventAsItCame(t *testing.T) {
+func TestDeliverQuarantinesUnreadableEventsUnchanged(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	d := message("not an event")
@@ -118,7 +118,7 @@ func TestDeliverCreatesTheInstruction(t *testing.T) {
 	}
 }
 
-func TestDeliverBooksNothingThatCannotBePaid(t *testing.T) {
+func TestDeliverStoresNothingWithoutABank(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	service := newService(store)
@@ -145,7 +145,7 @@ func (failingStore) Settle(context.Context, settle.Settlement) (settle.Result, e
 }
 func (failingStore) Quarantine(context.Context, settle.Quarantined) error { return errStore }
 
-func TestDeliverKnowsNothingAfterAnError(t *testing.T) {
+func TestDeliverGivesNoOutcomeAfterAnError(t *testing.T) {
 	t.Parallel()
 	service := newService(failingStore{})
 	result, err := service.Deliver(t.Context(), message(plain))
@@ -161,7 +161,7 @@ func TestDeliverKnowsNothingAfterAnError(t *testing.T) {
 	}
 }
 
-func TestDeliverRefusesWhatNoRowCanHold(t *testing.T) {
+func TestDeliverRejectsTooLargeMessages(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	_, err := newService(store).Deliver(t.Context(), message(strings.Repeat("x", settle.MaxQuarantineBytes+1)))
@@ -170,7 +170,7 @@ func TestDeliverRefusesWhatNoRowCanHold(t *testing.T) {
 	}
 }
 
-func TestJudgeNamesATamperedLedger(t *testing.T) {
+func TestJudgeReportsATamperedMovement(t *testing.T) {
 	t.Parallel()
 	settled, err := payout.Decode([]byte(plain), "USD")
 	if err != nil {

@@ -14,77 +14,73 @@ import (
 
 // Store keeps settlements and quarantined messages.
 //
-// A Store is shared: several instances of the program, each with a Store of its
-// own, work on the same data at the same time, and any of them can die between
-// any two of its steps. All methods are safe for concurrent use.
+// Several instances of the program, each with its own Store, work on the same data
+// at the same time, and any of them can crash between two of its steps. All methods
+// are safe for concurrent use.
 //
-// A nil error means that what the result says is durably committed, before the
-// method returns. Any error means that nothing is known: the change may be
-// committed, may be committed later, or may never be. The caller then must not
-// acknowledge, and the same call, made again by anyone, does what is still to be
-// done. The method retries what its database tells it to retry, within ctx; the
-// caller does not.
+// A nil error means that the result is durably committed before the method returns.
+// After an error the commit is unknown: the change may be committed, may be committed
+// later, or never. The caller then must not acknowledge; the same call, repeated by
+// any instance, completes the work. The method repeats aborted transactions within
+// ctx; the caller does not.
 type Store interface {
 	// Settle settles s at most once per settlement ID.
 	//
-	// In one atomic step that is isolated from every other, it looks at what is
-	// stored under s's settlement ID, lets [Judge] decide, and carries the
-	// decision out: receipt, movement and instruction are inserted together, or
-	// a conflict is recorded, or nothing is changed. A Store may take any
-	// shorter way that always comes to the same result. Stored receipts and
-	// movements are never changed.
+	// In one atomic, isolated step it reads the rows of s's settlement ID, calls
+	// [Judge] and carries out the decision: it inserts receipt, movement and
+	// instruction together, records a conflict, or changes nothing. A Store may use a
+	// shorter path that always gives the same result. It never changes stored receipts
+	// and movements.
 	//
-	// A Store that cannot tell whether its commit went through reads again, and
-	// recognises its own commit by s's delivery ID; the error is
-	// [ErrOutcomeUnknown] where that does not help either. A conflict whose answer was
-	// lost is counted once, unless another delivery of it came in between.
+	// A Store that does not know whether its commit succeeded reads the rows, and
+	// recognises its own commit by s's delivery ID. It fails with [ErrOutcomeUnknown]
+	// where this read does not decide either. A conflict whose answer was lost is
+	// counted once, unless another delivery of it was recorded in between.
 	Settle(ctx context.Context, s Settlement) (Result, error)
 
-	// Quarantine keeps q.Message whole, once per identity. A message that is
-	// already kept stays as it is, and only its count of deliveries is raised. A
-	// delivery that is recorded again right after itself, its answer having been
-	// lost, is counted once.
+	// Quarantine stores q.Message whole, once per identity. For a stored message it
+	// raises only the count of deliveries. A delivery that is recorded twice in a row,
+	// because its answer was lost, is counted once.
 	Quarantine(ctx context.Context, q Quarantined) error
 }
 
-// ErrOutcomeUnknown reports that a commit was sent, that its answer was lost,
-// and that reading again did not tell whether it went through.
+// ErrOutcomeUnknown reports that the answer to a commit was lost, and that reading
+// the rows did not show whether the commit succeeded.
 var ErrOutcomeUnknown = errors.New("outcome of the commit is unknown")
 
 // ErrTooLargeToKeep reports a message that no quarantine row can hold. Pub/Sub
 // delivers no such message.
 var ErrTooLargeToKeep = errors.New("message is too large to keep in quarantine")
 
-// MaxQuarantineBytes is the largest data a quarantined message can have: a
-// Spanner column's limit. A Pub/Sub message has 10,000,000 bytes at most.
+// MaxQuarantineBytes is the largest data of a quarantined message: Spanner's limit
+// for a column. A Pub/Sub message has at most 10,000,000 bytes.
 const MaxQuarantineBytes = 10 << 20
 
-// Settlement is what is stored of a payout that is settled.
+// Settlement is a payout with the other stored facts of its delivery.
 type Settlement struct {
 	Payout payout.Payout
 	// Hash is the payload hash of Payout, computed once.
 	Hash payout.Hash
-	// DeliveryID is unique to the delivery, not to the message: it tells a
-	// delivery's own commit from one of another delivery of the same message.
+	// DeliveryID is unique to the delivery, not to the message. By it a delivery
+	// distinguishes its own commit from another delivery's.
 	DeliveryID string
 	// Message is the message that carried the payout.
 	Message Message
-	// Instruction is the credit transfer that the payout wants; nil for none.
+	// Instruction is the payout's credit transfer; nil for none.
 	Instruction *transfer.Instruction
 }
 
-// Quarantined is what is stored of a message that cannot be a payout.
+// Quarantined is a message that is not a valid payout, with the reason.
 type Quarantined struct {
 	Message Message
 	Refusal payout.Refusal
-	// DeliveryID is as in [Settlement].
+	// DeliveryID is unique to the delivery, as in [Settlement].
 	DeliveryID string
 }
 
-// Identity tells messages apart in quarantine: subscription, message ID and a
-// digest of the data. The digest is there for messages without an ID, and so
-// that no producer or tool that uses an ID twice can hide one message behind
-// another.
+// Identity identifies a message in quarantine by subscription, message ID and a
+// digest of the data. The digest separates messages without an ID, and messages of a
+// producer or tool that uses an ID twice.
 func (q Quarantined) Identity() string {
 	content := q.Message.Fingerprint
 	if content == nil {
@@ -93,9 +89,9 @@ func (q Quarantined) Identity() string {
 	return fmt.Sprintf("%q %q %x", q.Message.Subscription, q.Message.ID, sha256.Sum256(content))
 }
 
-// JSONObject returns metadata or attributes as stores keep them: one JSON object
-// as text, its names sorted, and empty for an empty map. It is text, and not a
-// database's JSON type, so that every character a message can have is kept.
+// JSONObject returns metadata or attributes in stored form: the text of one JSON
+// object with sorted names, or "" for an empty map. A database's JSON type would not
+// keep every character.
 func JSONObject(m map[string]string) (string, error) {
 	if len(m) == 0 {
 		return "", nil
@@ -107,17 +103,17 @@ func JSONObject(m map[string]string) (string, error) {
 	return string(text), nil
 }
 
-// Stored is what a store holds under a settlement ID. The zero value is a
-// settlement ID that was never settled.
+// Stored are the rows of one settlement ID. The zero value is a settlement ID that
+// was never settled.
 type Stored struct {
-	// Movement is the effect on the ledger; nil where the settlement ID is new.
+	// Movement is nil if the settlement ID is new.
 	Movement *Movement
-	// Receipt is nil where it has expired or the settlement ID is new.
+	// Receipt is nil if it has expired or the settlement ID is new.
 	Receipt *Receipt
-	// Instruction is the state of the bank instruction, if there is one.
+	// Instruction is the state of the bank instruction; [transfer.StateNone] for none.
 	Instruction transfer.State
 	// ConflictDeliveryID is the last delivery that recorded a conflict under the
-	// incoming payload hash; empty where no such conflict is recorded.
+	// incoming payload hash; empty for no such conflict.
 	ConflictDeliveryID string
 }
 

@@ -16,7 +16,7 @@ func (s *Store) use(ctx context.Context) error {
 	return err
 }
 
-func TestOpeningIsRetriedByTheNextCall(t *testing.T) {
+func TestNextCallRetriesOpen(t *testing.T) {
 	t.Parallel()
 	failed, attempts := errors.New("no credentials"), 0
 	store := &Store{open: func(context.Context) (*spanner.Client, error) {
@@ -34,7 +34,7 @@ func TestOpeningIsRetriedByTheNextCall(t *testing.T) {
 	}
 }
 
-func TestOpeningEndsWithTheCallersContext(t *testing.T) {
+func TestOpenReturnsWhenTheCallersContextEnds(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	defer close(hang)
@@ -46,9 +46,9 @@ func TestOpeningEndsWithTheCallersContext(t *testing.T) {
 	}
 }
 
-// TestOpeningIsSharedByCallersThatRunOutOfTime: opening takes longer than its callers
+// TestTimedOutCallersShareOneOpen: opening takes longer than its callers
 // have, and is not begun anew for each of them.
-func TestOpeningIsSharedByCallersThatRunOutOfTime(t *testing.T) {
+func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	t.Parallel()
 	goOn, attempts := make(chan struct{}), 0
 	store := &Store{open: func(context.Context) (*spanner.Client, error) { attempts++; <-goOn; return new(spanner.Client), nil }}
@@ -65,7 +65,7 @@ func TestOpeningIsSharedByCallersThatRunOutOfTime(t *testing.T) {
 	}
 }
 
-func TestOpeningRecoversAPanic(t *testing.T) {
+func TestOpenRecoversAPanic(t *testing.T) {
 	t.Parallel()
 	store := &Store{open: func(context.Context) (*spanner.Client, error) { panic("S3CRET") }}
 	if err := store.use(t.Context()); err == nil || strings.Contains(err.Error(), "S3CRET") {

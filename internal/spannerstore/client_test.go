@@ -33,7 +33,7 @@ func (w *wire) clients() int {
 	return len(slices.DeleteFunc(w.seen(), func(rpc string) bool { return rpc != "CreateSession" }))
 }
 
-func TestAWorkingClientIsKept(t *testing.T) {
+func TestWorkingClientIsKept(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
 	store := newStore(t, b, w)
@@ -72,9 +72,9 @@ func TestAWorkingClientIsKept(t *testing.T) {
 	}
 }
 
-// TestABrokenClientIsReplaced lets one call fail while another is under way:
+// TestBrokenClientIsReplaced lets one call fail while another is under way:
 // later calls get a new client, and the one under way keeps the old.
-func TestABrokenClientIsReplaced(t *testing.T) {
+func TestBrokenClientIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
 	store := newStore(t, b, w)

@@ -229,7 +229,7 @@ func eachLostAnswer(t *testing.T, secondCommit bool, test func(t *testing.T, pla
 	}
 }
 
-func TestALostAnswerSettlesOnce(t *testing.T) {
+func TestLostAnswerSettlesOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, false, func(t *testing.T, f func(int) fault) {
 		b, w := newBackend(t), &wire{}
@@ -251,7 +251,7 @@ func TestALostAnswerSettlesOnce(t *testing.T) {
 	})
 }
 
-func TestALostAnswerRecordsAConflictOnce(t *testing.T) {
+func TestLostAnswerRecordsAConflictOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, true, func(t *testing.T, f func(int) fault) {
 		b, w := newBackend(t), &wire{}
@@ -275,7 +275,7 @@ func TestALostAnswerRecordsAConflictOnce(t *testing.T) {
 	})
 }
 
-func TestALostAnswerQuarantinesOnce(t *testing.T) {
+func TestLostAnswerQuarantinesOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, false, func(t *testing.T, f func(int) fault) {
 		b, w := newBackend(t), &wire{}
@@ -294,7 +294,7 @@ func TestALostAnswerQuarantinesOnce(t *testing.T) {
 
 // A caller that is gone gets no outcome, costs no further RPC, and finds its
 // commit, if there was one, when it comes again.
-func TestACallerThatIsGoneKnowsNothing(t *testing.T) {
+func TestSettleDoesNotReadForACancelledCaller(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string

@@ -59,10 +59,10 @@ func clockAt(t time.Time) *atomic.Pointer[time.Time] {
 	return &p
 }
 
-// TestALostAnswerSendsOnce loses answers of the transactions around a send. The
+// TestLostAnswerSendsOnce loses answers of the transactions around a send. The
 // bank is never asked for the transfer a second time, and what it did is found
 // out in the end.
-func TestALostAnswerSendsOnce(t *testing.T) {
+func TestLostAnswerSendsOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, true, func(t *testing.T, plan func(int) fault) {
 		b, w, bank := newBackend(t), &wire{}, &countingBank{}
@@ -95,9 +95,9 @@ func TestALostAnswerSendsOnce(t *testing.T) {
 	})
 }
 
-// TestALostSettlingCommitSendsOnce loses answers from the settling commit on: the
+// TestLostSettlingCommitSendsOnce loses answers from the settling commit on: the
 // delivery that finds its own commit sends, and no other does.
-func TestALostSettlingCommitSendsOnce(t *testing.T) {
+func TestLostSettlingCommitSendsOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, true, func(t *testing.T, plan func(int) fault) {
 		b, w, bank := newBackend(t), &wire{}, &countingBank{}
@@ -130,8 +130,8 @@ func TestALostSettlingCommitSendsOnce(t *testing.T) {
 	})
 }
 
-// TestStepsAtTheSameTimeSendOnce lets instances compete for one instruction.
-func TestStepsAtTheSameTimeSendOnce(t *testing.T) {
+// TestConcurrentStepsSendOnce lets instances compete for one instruction.
+func TestConcurrentStepsSendOnce(t *testing.T) {
 	t.Parallel()
 	b, bank := newBackend(t), &countingBank{}
 	now := clockAt(storetest.PublishTime)
@@ -165,9 +165,9 @@ func withBank(id string) string {
 	return fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1,"creditor_account":"c"}`, id)
 }
 
-// TestDueReturnsNothingThatIsFinal counts what comes back: it does not grow with
+// TestDueOmitsFinalInstructions counts what comes back: it does not grow with
 // instructions that are final, or are due later.
-func TestDueReturnsNothingThatIsFinal(t *testing.T) {
+func TestDueOmitsFinalInstructions(t *testing.T) {
 	t.Parallel()
 	b, queries := newBackend(t), &queryWatch{}
 	store := b.open(t, option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(queries.stream)))
@@ -205,9 +205,9 @@ func TestDueReturnsNothingThatIsFinal(t *testing.T) {
 // shards is the number of values of due_shard.
 const shards = 16
 
-// TestABacklogInOneShardStarvesNoOther has everything in one shard due long before
+// TestDueServesEveryShardDespiteABacklog has everything in one shard due long before
 // the first in any other.
-func TestABacklogInOneShardStarvesNoOther(t *testing.T) {
+func TestDueServesEveryShardDespiteABacklog(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	store := b.open(t)
@@ -284,9 +284,9 @@ var perShard = regexp.MustCompile(`SELECT (\w+) FROM bank_instructions@\{FORCE_I
 var bounded = regexp.MustCompile(`SELECT COUNT\(\*\) FROM \( SELECT settlement_key ` +
 	`FROM bank_instructions@\{FORCE_INDEX=bank_instructions_manual\} WHERE manual_shard IS NOT NULL LIMIT @manual\)`)
 
-// TestWhatIsDueIsSoughtByShard reads the queries as they are sent, since the
+// TestDueSeeksEachShard reads the queries as they are sent, since the
 // emulator shows no plan.
-func TestWhatIsDueIsSoughtByShard(t *testing.T) {
+func TestDueSeeksEachShard(t *testing.T) {
 	t.Parallel()
 	b, queries := newBackend(t), &queryWatch{}
 	store := b.open(t, option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(queries.stream)))
@@ -336,9 +336,9 @@ func TestWhatIsDueIsSoughtByShard(t *testing.T) {
 	}
 }
 
-// TestWhatIsDueIsNotSoughtWithoutItsIndex: a scan of the table must not take the
+// TestDueFailsWithoutItsIndex: a scan of the table must not take the
 // index's place in silence.
-func TestWhatIsDueIsNotSoughtWithoutItsIndex(t *testing.T) {
+func TestDueFailsWithoutItsIndex(t *testing.T) {
 	t.Parallel()
 	for index, refused := range map[string]struct{ due, backlog bool }{
 		"bank_instructions_due": {true, true}, "bank_instructions_uncertain": {false, true}, "bank_instructions_manual": {false, true}, "no index": {false, false},

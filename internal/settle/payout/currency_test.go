@@ -12,7 +12,7 @@ import (
 
 // The list in the source is the library's: every string of three capital letters is a
 // currency to both or to neither.
-func TestCurrenciesAreTheLibrarys(t *testing.T) {
+func TestCurrencyCodesMatchTheLibrary(t *testing.T) {
 	t.Parallel()
 	var ours []string
 	for a := 'A'; a <= 'Z'; a++ {
@@ -30,7 +30,7 @@ func TestCurrenciesAreTheLibrarys(t *testing.T) {
 	}
 }
 
-func TestOnlyAWholeCodeIsACurrency(t *testing.T) {
+func TestValidCurrencyNeedsAWholeCode(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"", " ", "E", "EU", "UR ", "R G", "EUR ", " EUR", "EUR GBP ", "eur", "EURO", "Eur", "ÉUR", "EU\x00"} {
 		if payout.ValidCurrency(code) {

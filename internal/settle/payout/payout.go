@@ -23,8 +23,8 @@ import (
 const (
 	// MaxMessageBytes is the largest payout message, in bytes.
 	MaxMessageBytes = 64 << 10
-	// MaxAmountCents is the largest amount, in minor units of the currency. It
-	// is below 2^53, so that a producer in any language can write it exactly.
+	// MaxAmountCents is the largest amount, in minor units of the currency. It is below
+	// 2^53, so a float64 of any language holds it exactly.
 	MaxAmountCents = 999_999_999_999_999
 
 	maxIDChars            = 128
@@ -39,32 +39,31 @@ const (
 type Payout struct {
 	// SettlementID is the producer's key of the payout. Case matters.
 	SettlementID string
-	// AccountID names the ledger account that is debited.
+	// AccountID is the debited ledger account.
 	AccountID string
 	// AmountCents is the amount in minor units of the currency: cents for USD,
 	// yen for JPY, a thousandth of a dinar for KWD. It is never scaled.
 	AmountCents int64
 	// Currency is the ISO 4217 alphabetic code.
 	Currency string
-	// CurrencyDefaulted reports that the message had no currency and the
-	// configured default was taken. The default is not part of the payload hash.
+	// CurrencyDefaulted reports that the message had no currency, so that Currency is the
+	// configured default. The default is not part of the payload hash.
 	CurrencyDefaulted bool
-	// CreditorAccount is the bank's name for who is paid. Empty means that the
-	// payout wants no bank instruction.
+	// CreditorAccount is the bank's identifier of the payee. Empty means that the payout
+	// needs no bank instruction.
 	CreditorAccount string
 	// Reference is the remittance text. Empty means absent.
 	Reference string
-	// Metadata is carried onto the receipt and is not part of the payout: it
-	// stays out of the payload hash. Nil and empty mean the same.
+	// Metadata is copied to the receipt. It is not part of the payout and of the payload
+	// hash. Nil and empty mean the same.
 	Metadata map[string]string
 }
 
-// WantsBank reports whether the payout asks for a credit transfer at a bank.
+// WantsBank reports whether the payout needs a credit transfer at a bank.
 func (p Payout) WantsBank() bool { return p.CreditorAccount != "" }
 
-// Message returns the payout as a payout message, version 1. Decoding it gives
-// an equal payout with the same payload hash, as long as a defaulted currency
-// meets the same default.
+// Message returns the payout as a payout message, version 1. Decoding it gives an
+// equal payout with the same payload hash, if the default currency is the same.
 func (p Payout) Message() ([]byte, error) {
 	wire := struct {
 		SettlementID    string            `json:"settlement_id"`
@@ -88,12 +87,12 @@ func (p Payout) Message() ([]byte, error) {
 	return message, nil
 }
 
-// Decode reads payout message version 1. defaultCurrency is the currency of a
-// message that has none; when it is empty such a message is refused.
+// Decode reads payout message version 1. defaultCurrency is the currency of messages
+// without one; if it is empty, such messages are refused.
 //
-// A refused message gives a *[Refusal] as the error; there is no other error. Decode
-// does not keep data. It reads an accepted message in one pass; the JSON library
-// refuses duplicate members, invalid UTF-8 and deep nesting on the way.
+// The only error is a *[Refusal]. Decode does not keep data. It reads an accepted
+// message in one pass, in which the JSON library refuses duplicate members, invalid
+// UTF-8 and deep nesting.
 func Decode(data []byte, defaultCurrency string) (Payout, error) {
 	refuse := func() (Payout, error) { return Payout{}, explain(data, defaultCurrency) }
 	if len(data) > MaxMessageBytes {
@@ -103,7 +102,7 @@ func Decode(data []byte, defaultCurrency string) (Payout, error) {
 	r.input = *bytes.NewBuffer(data)
 	r.json.Reset(&r.input)
 	defer func() {
-		r.input = bytes.Buffer{} // keep no message alive
+		r.input = bytes.Buffer{} // the pool keeps no message alive
 		r.json.Reset(&r.input)
 		readers.Put(r)
 	}()
@@ -140,8 +139,8 @@ func Decode(data []byte, defaultCurrency string) (Payout, error) {
 	return p, nil
 }
 
-// reader is a JSON decoder with its input, kept for the next message: a new
-// decoder would be the largest allocation of a delivery.
+// reader is a JSON decoder with its input. A pool reuses it: a new decoder would be
+// the largest allocation of a delivery.
 type reader struct {
 	input bytes.Buffer
 	json  jsontext.Decoder
@@ -149,15 +148,14 @@ type reader struct {
 
 var readers = sync.Pool{New: func() any { return new(reader) }}
 
-// Hash identifies the content of a payout: "v1:" and 64 lower-case hex
-// digits. The part before the colon is the version of the way it is computed,
-// so that a hash stored long ago is compared with one computed the same way.
-// The zero value identifies nothing.
+// Hash identifies the content of a payout: "v1:" and 64 lower-case hex digits. The
+// part before the colon is the version of the algorithm, so a stored hash is compared
+// with one of the same algorithm. The zero value is no hash.
 type Hash string
 
-// ErrUnknownHashVersion reports a payload hash of a version that this program
-// cannot compute, as an older program meets after a newer one has run. Neither
-// duplicate nor conflict can be told; the message has to be delivered again.
+// ErrUnknownHashVersion reports a payload hash of a version that this program cannot
+// compute, because a newer program stored it. The program cannot distinguish duplicate
+// and conflict, and Pub/Sub has to redeliver the message.
 var ErrUnknownHashVersion = errors.New("payload hash of an unknown version")
 
 const hashV1 = "v1:"
@@ -173,8 +171,8 @@ func (p Payout) Hash() Hash {
 	return Hash(text[:])
 }
 
-// Matches reports whether h is the payload hash of p, computed by h's own
-// version. It fails with [ErrUnknownHashVersion] where it cannot tell.
+// Matches reports whether h is the payload hash of p, computed by h's own version. It
+// fails with [ErrUnknownHashVersion] for a version that it cannot compute.
 func (h Hash) Matches(p Payout) (bool, error) {
 	if strings.HasPrefix(string(h), hashV1) {
 		return h == p.Hash(), nil
@@ -183,15 +181,14 @@ func (h Hash) Matches(p Payout) (bool, error) {
 	return false, fmt.Errorf("compare payload hash of version %q: %w", version, ErrUnknownHashVersion)
 }
 
-// Preimage returns what version 1 of the payload hash is computed over: the RFC
-// 8785 form of an object with the business members that are present in the
-// message, every value a string. An absent member, the defaulted currency
-// included, is absent here too, so a later optional member will not change the
-// hash of an old message. Metadata and everything of the transport stay out.
+// Preimage returns the input of payload hash version 1: the RFC 8785 form of an object
+// with the message's business members, every value a string. An absent member, such as
+// a defaulted currency, is absent here too, so a later optional member does not change
+// the hash of an old message. Metadata and message attributes are not part of it.
 func (p Payout) Preimage() []byte { return p.appendPreimage(nil) }
 
 func (p Payout) appendPreimage(dst []byte) []byte {
-	// RFC 8785 sorts names by UTF-16 code units; these are ASCII and stand sorted. The only
+	// RFC 8785 sorts names by UTF-16 code units; these are ASCII and already sorted. The only
 	// error of AppendQuote is invalid UTF-8, which Decode refuses.
 	dst = append(dst, `{"account_id":`...)
 	dst, _ = jsontext.AppendQuote(dst, p.AccountID)
@@ -226,17 +223,16 @@ const (
 	memberMetadata        = "metadata"
 )
 
-// member is one row of the payout message's table: everything the decoder knows
-// about the member. read reads the member's value from dec into p, and returns
-// the rule that the value breaks, or "".
+// member is one row of the payout message's table. read reads the member's value from
+// dec into p, and returns the broken rule, or "".
 type member struct {
 	name     string
 	required bool
 	read     func(p *Payout, dec *jsontext.Decoder) (brokenRule string)
 }
 
-// members is the table of payout message version 1. Its order is the order in
-// which faults are reported.
+// members is the table of payout message version 1, in the order in which faults are
+// reported.
 var members = [...]member{
 	{MemberSettlementID, true, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.SettlementID, dec) }},
 	{MemberAccountID, true, func(p *Payout, dec *jsontext.Decoder) string { return readID(&p.AccountID, dec) }},
@@ -270,8 +266,7 @@ var memberIndex = func() map[string]int {
 }()
 
 const (
-	ruleID = "a string of 1 to 128 characters of A-Z a-z 0-9 . _ : - that begins with a letter or digit"
-	// The largest amount stands here in words because rules are shown to people.
+	ruleID        = "a string of 1 to 128 characters of A-Z a-z 0-9 . _ : - that begins with a letter or digit"
 	ruleAmount    = "an integer from 1 to 999999999999999 in plain digits, minor units of the currency"
 	ruleCurrency  = "an ISO 4217 alphabetic code in upper case"
 	ruleReference = "a string of 1 to 140 characters without control characters"
@@ -351,7 +346,7 @@ func readString(dec *jsontext.Decoder) (text []byte, ok bool) {
 		return nil, false
 	}
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return raw[1 : len(raw)-1], true // nothing is escaped: the text is what stands between the quotes
+		return raw[1 : len(raw)-1], true // no escapes: the text between the quotes
 	}
 	text, err = jsontext.AppendUnquote(nil, raw)
 	return text, err == nil

@@ -11,13 +11,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reason says why a message cannot be a payout. The zero value is no reason.
+// Reason says why a message is not a valid payout. The zero value is no reason.
 type Reason string
 
-// The reasons, in the order in which the first that applies is given.
+// The reasons, in order: a refusal has the first that applies.
 const (
-	// ReasonUnsupportedEvent means that the event is not a Pub/Sub message. It comes from
-	// the event's reading, before there is a payout message to decode.
+	// ReasonUnsupportedEvent means that the event is not a Pub/Sub message. Package event
+	// gives it, before a payout message is decoded.
 	ReasonUnsupportedEvent Reason = "unsupported_event"
 	// ReasonTooLarge means over MaxMessageBytes.
 	ReasonTooLarge Reason = "too_large"
@@ -35,21 +35,18 @@ const (
 	ReasonInvalidField Reason = "invalid_field"
 )
 
-// Refusal is the verdict on a message that cannot be a payout.
+// Refusal reports a message that is not a valid payout.
 type Refusal struct {
 	// Reason is the first reason that applies.
 	Reason Reason `json:"reason"`
-	// Member names the payout message's member that is missing or invalid; empty
-	// for the other reasons.
+	// Member is the missing or invalid member; empty for the other reasons.
 	Member string `json:"member,omitzero"`
-	// Detail says in words what is wrong and where. It may name a member that
-	// the message has and should not have, so it belongs into the quarantine
-	// table and in front of the person who wrote the message, and never into a
-	// log or an answer.
+	// Detail describes the fault and its place for people. It may quote a member's name
+	// from the message, so it is stored in quarantine and never logged or answered.
 	Detail string `json:"-"`
 }
 
-// Error gives the reason and the member, not the detail: it can be logged.
+// Error returns the reason and the member without the detail, so it can be logged.
 func (r *Refusal) Error() string {
 	if r.Member == "" {
 		return fmt.Sprintf("message refused: %s", r.Reason)
@@ -57,8 +54,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("message refused: %s %s", r.Reason, r.Member)
 }
 
-// explain finds the first reason to refuse data, in the order of [Reason]. It
-// is run on refused messages only, and reads them as often as the order needs.
+// explain returns the first reason to refuse data, in the order of [Reason]. It runs
+// on refused messages only, and reads each several times to keep that order.
 func explain(data []byte, defaultCurrency string) *Refusal {
 	if len(data) > MaxMessageBytes {
 		return &Refusal{Reason: ReasonTooLarge, Detail: fmt.Sprintf(
@@ -77,8 +74,7 @@ func explain(data []byte, defaultCurrency string) *Refusal {
 	return checkMembers(values, defaultCurrency)
 }
 
-// checkSyntax reports what keeps data from being one JSON object, and after
-// that a member that stands twice.
+// checkSyntax refuses data that is not one JSON object, or has a duplicate member.
 func checkSyntax(data []byte) *Refusal {
 	const intact = "; publish the payout as one JSON object in UTF-8"
 	dec := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))
@@ -95,25 +91,24 @@ func checkSyntax(data []byte) *Refusal {
 	}
 	if _, err := jsontext.NewDecoder(bytes.NewReader(data)).ReadValue(); err != nil {
 		return &Refusal{Reason: ReasonDuplicateField, Detail: describeSyntax(err) +
-			"; which of the values is meant cannot be known"}
+			"; the intended value is unknown"}
 	}
 	return nil
 }
 
-// describeSyntax says where the library stopped. The library's own text quotes
-// the message and is not stable, so only its position and cause are used.
+// describeSyntax returns the position and the cause of a syntax error. The library's
+// own text is not used: it quotes the message and is not stable.
 func describeSyntax(err error) string {
 	if syntax, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return fmt.Sprintf("byte %d: a member stands twice: %s", syntax.ByteOffset, quoteShort(string(syntax.JSONPointer)))
+			return fmt.Sprintf("byte %d: duplicate member %s", syntax.ByteOffset, quoteShort(string(syntax.JSONPointer)))
 		}
 		return fmt.Sprintf("byte %d: not JSON", syntax.ByteOffset)
 	}
-	return "the JSON ends too early"
+	return "the JSON is incomplete"
 }
 
-// splitMembers returns the values of the members that payout message version 1
-// knows, by their place in members; absent ones are nil.
+// splitMembers returns the members' values by index in members; nil for absent ones.
 func splitMembers(data []byte) (values [len(members)]jsontext.Value, fault *Refusal) {
 	dec := jsontext.NewDecoder(bytes.NewReader(data))
 	if _, err := dec.ReadToken(); err != nil {
@@ -160,14 +155,14 @@ func checkMembers(values [len(members)]jsontext.Value, defaultCurrency string) *
 	return disagreement(nil)
 }
 
-// disagreement is the refusal of a message that Decode refuses and in which
-// explain finds no fault. FuzzDecode looks for one; if there is one after all,
-// the message is kept in quarantine and nothing is lost.
+// disagreement is the refusal of a message that Decode refuses and explain accepts.
+// FuzzDecode searches for such a message. If one exists, it is quarantined like any
+// other, so no payout is lost.
 func disagreement(err error) *Refusal {
 	return &Refusal{Reason: ReasonNotJSON, Detail: fmt.Sprintf("%s (%v)", disagreementDetail, err)}
 }
 
-const disagreementDetail = "refused for a reason that could not be worked out: a fault of the decoder, please report it"
+const disagreementDetail = "refused for an unknown reason: a fault of the decoder, please report it"
 
 func memberNames() string {
 	names := make([]string, len(members))
@@ -177,8 +172,7 @@ func memberNames() string {
 	return strings.Join(names, ", ")
 }
 
-// quoteShort quotes text of the message for a person, and no more of it than
-// tells which member is meant.
+// quoteShort quotes at most 80 bytes of the message's text.
 func quoteShort(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -94,7 +94,7 @@ func wantStates(t *testing.T, got []transfer.State, want ...transfer.State) {
 }
 
 // A time-out was taken for an error and was a success.
-func TestATimeoutThatWasASuccessIsConfirmed(t *testing.T) {
+func TestTimedOutSendThatSucceededIsConfirmed(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: []transfer.StatusReading{transfer.StatusUnknown, transfer.StatusConfirmed}}
 	states, all := history(t, bank, 50)
@@ -106,7 +106,7 @@ func TestATimeoutThatWasASuccessIsConfirmed(t *testing.T) {
 
 // Every error meant failed, the key was pruned after 24 hours, and the retry was
 // a second payout.
-func TestAKeyThatTheBankMayHaveForgottenIsNeverSentAgain(t *testing.T) {
+func TestForgottenKeyIsNeverResent(t *testing.T) {
 	t.Parallel()
 	unknownForADay := make([]transfer.StatusReading, 9)
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: append(unknownForADay, transfer.StatusNotFound)}
@@ -118,7 +118,7 @@ func TestAKeyThatTheBankMayHaveForgottenIsNeverSentAgain(t *testing.T) {
 }
 
 // An old pending payment was marked failed without asking.
-func TestAnOldPendingTransferIsAskedAboutAndThenManual(t *testing.T) {
+func TestPendingTransferBecomesManualAfterSevenDays(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: []transfer.StatusReading{transfer.StatusPending}}
 	states, all := history(t, bank, 200)
@@ -129,7 +129,7 @@ func TestAnOldPendingTransferIsAskedAboutAndThenManual(t *testing.T) {
 }
 
 // A late status took a final state back.
-func TestALateStatusTakesNoFinalStateBack(t *testing.T) {
+func TestLateStatusKeepsFinalStates(t *testing.T) {
 	t.Parallel()
 	late := []transfer.StatusReading{transfer.StatusConfirmed, transfer.StatusPending, transfer.StatusUnknown, transfer.StatusNotFound, transfer.StatusConfirmed}
 	states, _ := history(t, &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: late}, 50)
@@ -143,7 +143,7 @@ func TestALateStatusTakesNoFinalStateBack(t *testing.T) {
 }
 
 // A returned transfer was still "completed".
-func TestAReturnedTransferIsReversed(t *testing.T) {
+func TestReturnedTransferIsReversed(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: []transfer.StatusReading{
 		transfer.StatusConfirmed, transfer.StatusConfirmed, transfer.StatusConfirmed, transfer.StatusReturned,

@@ -63,7 +63,7 @@ var allowed = map[Decision]map[StatusReading]State{
 	},
 }
 
-func TestEveryDecisionAgainstEverythingTheBankSays(t *testing.T) {
+func TestDecideAgainstEveryBankStatus(t *testing.T) {
 	t.Parallel()
 	for decision, readings := range allowed {
 		for reading, to := range readings {
@@ -94,9 +94,9 @@ func wantObjection(t *testing.T, name string, change Change, err error) {
 	}
 }
 
-// TestWhoeverDecidesInSpiteOfWhatTheBankSaysIsNotAskedAgain: the daily question
+// TestDecisionAgainstTheBankStopsChecks: the daily question
 // would find the same and come back to them.
-func TestWhoeverDecidesInSpiteOfWhatTheBankSaysIsNotAskedAgain(t *testing.T) {
+func TestDecisionAgainstTheBankStopsChecks(t *testing.T) {
 	t.Parallel()
 	for reading, watched := range map[StatusReading]bool{
 		StatusConfirmed: true, StatusNotFound: true, StatusPending: true, StatusManual: false, StatusAttention: false,
@@ -111,7 +111,7 @@ func TestWhoeverDecidesInSpiteOfWhatTheBankSaysIsNotAskedAgain(t *testing.T) {
 	}
 }
 
-func TestObjectionsWhateverTheBankSays(t *testing.T) {
+func TestDecideRefusesInvalidRulings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -154,7 +154,7 @@ func TestObjectionsWhateverTheBankSays(t *testing.T) {
 	}
 }
 
-func TestObjectionsToOneDecision(t *testing.T) {
+func TestDecideRefusesPerDecision(t *testing.T) {
 	t.Parallel()
 	early := func(_ *Instruction, r *Ruling) {
 		r.Took = Interval{noon.Add(policy.KeyLifetime), noon.Add(policy.KeyLifetime)}
@@ -224,9 +224,9 @@ func ofLaterKey(i int, reading StatusReading) func(in *Instruction, r *Ruling) {
 	return func(_ *Instruction, r *Ruling) { r.Said.Later[i].Reading = reading }
 }
 
-// TestAKeyOfBeforeARestore: the row was restored to a time before its next key was
+// TestDecideRefusesKeysUsedBeforeARestore: the row was restored to a time before its next key was
 // used, so that only the bank knows.
-func TestAKeyOfBeforeARestore(t *testing.T) {
+func TestDecideRefusesKeysUsedBeforeARestore(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Decision{DecideRejected, DecideResend} {
 		for reading := range allowed[d] {
@@ -271,9 +271,9 @@ func superseded(n int) func(in *Instruction, r *Ruling) {
 	}
 }
 
-// TestAKeyLivesAsLongAsItsFirstSenderKnew: whoever decides can have a configuration
+// TestDecideUsesTheKeyLifetimeOfTheFirstSend: whoever decides can have a configuration
 // with a shorter key lifetime than the function that sent.
-func TestAKeyLivesAsLongAsItsFirstSenderKnew(t *testing.T) {
+func TestDecideUsesTheKeyLifetimeOfTheFirstSend(t *testing.T) {
 	t.Parallel()
 	const week = 7 * 24 * time.Hour
 	in := manual()
@@ -290,7 +290,7 @@ func TestAKeyLivesAsLongAsItsFirstSenderKnew(t *testing.T) {
 	}
 }
 
-func TestAReversedMovementIsNotReversedAgain(t *testing.T) {
+func TestDecideReversesAMovementOnce(t *testing.T) {
 	t.Parallel()
 	in := manual()
 	in.FinalAt = noon
@@ -304,7 +304,7 @@ func TestAReversedMovementIsNotReversedAgain(t *testing.T) {
 	}
 }
 
-func TestADecisionRecognisesItsOwnCommit(t *testing.T) {
+func TestDecideRecognisesItsOwnCommit(t *testing.T) {
 	t.Parallel()
 	r := ruling(DecideRejected, StatusRejected)
 	made, err := policy.Decide(manual(), r)
@@ -320,7 +320,7 @@ func TestADecisionRecognisesItsOwnCommit(t *testing.T) {
 	wantObjection(t, "somebody else's decision", change, err)
 }
 
-func TestTheEventHoldsTheProof(t *testing.T) {
+func TestDecisionEventHoldsTheProof(t *testing.T) {
 	t.Parallel()
 	r := ruling(DecideConfirmed, StatusUnknown)
 	r.WithoutBank = true
@@ -334,7 +334,7 @@ func TestTheEventHoldsTheProof(t *testing.T) {
 	}
 }
 
-func TestANewKeyBeginsAnew(t *testing.T) {
+func TestResendUnderANewKeyResetsTheInstruction(t *testing.T) {
 	t.Parallel()
 	in := manual()
 	in.Sends, in.TransferID, in.BankStatus, in.NotFoundSince, in.Body = 4, "t", "RJCT", noon, []byte("body")
@@ -389,7 +389,7 @@ func resent(t *testing.T) Instruction {
 
 func says(readings ...StatusReading) Statuses { return ruling("", readings...).Said }
 
-func TestNoSendUnderANewKeyWithoutALookAtTheOld(t *testing.T) {
+func TestSendUnderANewKeyAsksAboutSupersededKeys(t *testing.T) {
 	t.Parallel()
 	in := resent(t)
 	deferred := in
@@ -424,7 +424,7 @@ func TestNoSendUnderANewKeyWithoutALookAtTheOld(t *testing.T) {
 	}
 }
 
-func TestAnOldKeyThatComesAliveStopsEverything(t *testing.T) {
+func TestTransferUnderASupersededKeyIsManual(t *testing.T) {
 	t.Parallel()
 	for _, state := range []State{StateUncertain, StateAccepted, StateConfirmed, StateRejected} {
 		in := sent(state)
@@ -439,9 +439,9 @@ func TestAnOldKeyThatComesAliveStopsEverything(t *testing.T) {
 	}
 }
 
-// TestNoReversalWhileAnOldKeyIsInDoubt: that the present key came to nothing says
+// TestNoReversalWhileASupersededKeyIsUnknown: that the present key came to nothing says
 // nothing of one that was given up.
-func TestNoReversalWhileAnOldKeyIsInDoubt(t *testing.T) {
+func TestNoReversalWhileASupersededKeyIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		state   State
@@ -479,7 +479,7 @@ func TestNoReversalWhileAnOldKeyIsInDoubt(t *testing.T) {
 	}
 }
 
-func TestPatienceBeginsAnewWithAKey(t *testing.T) {
+func TestSevenDaysCountFromTheNewKey(t *testing.T) {
 	t.Parallel()
 	in := resent(t)
 	for after, want := range map[time.Duration]State{giveUpAfter - 1: StateUncertain, giveUpAfter: StateManual} {
@@ -509,7 +509,7 @@ func (b *statusBank) Status(_ context.Context, r StatusRequest) StatusResult {
 	return StatusResult{Reading: reading}
 }
 
-func TestEveryKeyIsAskedAbout(t *testing.T) {
+func TestStatusIsAskedForEveryKey(t *testing.T) {
 	t.Parallel()
 	in := manual()
 	superseded(2)(&in, nil)

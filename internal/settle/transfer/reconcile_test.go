@@ -52,7 +52,7 @@ func (b bankFunc) Send(_ context.Context, r transfer.SendRequest) transfer.SendR
 	return b.send(r)
 }
 
-func TestReconcileWorksThroughWhatIsDue(t *testing.T) {
+func TestReconcileWorksOffTheBacklog(t *testing.T) {
 	t.Parallel()
 	const atOnce = 3
 	slots := make(chan struct{}, atOnce)
@@ -107,7 +107,7 @@ type deadlineOnly struct {
 
 func (d deadlineOnly) Deadline() (time.Time, bool) { return d.at, true }
 
-func TestReconcileGoesOnAfterFailuresAndPanics(t *testing.T) {
+func TestReconcileContinuesAfterFailuresAndPanics(t *testing.T) {
 	t.Parallel()
 	const secret = "S3CRET"
 	bank := bankFunc{send: func(r transfer.SendRequest) transfer.SendResult {
@@ -158,8 +158,8 @@ func TestReconcileWithoutABank(t *testing.T) {
 	}
 }
 
-// TestNothingIsBegunThatComesTooLate: the commit before an exchange took long.
-func TestNothingIsBegunThatComesTooLate(t *testing.T) {
+// TestStepDoesNotStartALateExchange: the commit before an exchange took long.
+func TestStepDoesNotStartALateExchange(t *testing.T) {
 	t.Parallel()
 	for name, slow := range map[string]time.Duration{"the lease is used up": 45 * time.Second, "the key may be forgotten": 0} {
 		var now atomic.Int64
@@ -178,10 +178,10 @@ func TestNothingIsBegunThatComesTooLate(t *testing.T) {
 	}
 }
 
-// TestAStepThatHasLostItsLeaseRecordsNothing: the answer to a send comes when the
+// TestStepWithoutItsLeaseRecordsNothing: the answer to a send comes when the
 // lease has ended, and another step has taken over and recorded a change of its
 // own, which has the version that the first step would have given.
-func TestAStepThatHasLostItsLeaseRecordsNothing(t *testing.T) {
+func TestStepWithoutItsLeaseRecordsNothing(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64 // nanoseconds after noon
 	clock := func() time.Time { return noon.Add(time.Duration(now.Load())) }
@@ -234,9 +234,9 @@ func (b *refusingBank) Status(context.Context, transfer.StatusRequest) transfer.
 	return transfer.StatusResult{Reading: transfer.StatusNotFound}
 }
 
-// TestARefusalUnderANewKeyDoesNotReverse: the bank may have executed the transfer
+// TestRefusalUnderANewKeyDoesNotReverse: the bank may have executed the transfer
 // under the key that was given up, and show it late.
-func TestARefusalUnderANewKeyDoesNotReverse(t *testing.T) {
+func TestRefusalUnderANewKeyDoesNotReverse(t *testing.T) {
 	t.Parallel()
 	bank := &refusingBank{}
 	stepper := settledAtNoon(t, 1, bank, func() time.Time { return noon.Add(50 * time.Hour) })

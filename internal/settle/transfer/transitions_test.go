@@ -49,10 +49,10 @@ func askedAt(in Instruction, r StatusResult, now time.Time) (Change, error) {
 	return policy.AfterStatus(in, Statuses{Current: r}, Interval{now, now})
 }
 
-// TestNotFoundCountsFromTheEndThatWaitsLonger: a question that began during the
+// TestNotFoundIntervalUsesTheLaterEnd: a question that began during the
 // send and ended after it proves nothing, and the lag counts from the end of the
 // first to the beginning of the second.
-func TestNotFoundCountsFromTheEndThatWaitsLonger(t *testing.T) {
+func TestNotFoundIntervalUsesTheLaterEnd(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
 	span := func(from, to int) Interval {
@@ -70,9 +70,9 @@ func TestNotFoundCountsFromTheEndThatWaitsLonger(t *testing.T) {
 	}
 }
 
-// TestTheKeysLifeCountsFromTheEndOfTheQuestion: a question that began in time and
+// TestKeyLifetimeEndsDuringAStatusRequest: a question that began in time and
 // ended too late allows no resend.
-func TestTheKeysLifeCountsFromTheEndOfTheQuestion(t *testing.T) {
+func TestKeyLifetimeEndsDuringAStatusRequest(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
 	in.NotFoundSince = noon.Add(time.Hour)
@@ -82,9 +82,9 @@ func TestTheKeysLifeCountsFromTheEndOfTheQuestion(t *testing.T) {
 	}
 }
 
-// TestASendThatDiedMayHaveBegunLate: whoever takes over counts its deadline from
+// TestNotFoundCountsFromTheLatestStartOfAnAbandonedSend: whoever takes over counts its deadline from
 // the latest moment at which it can have begun.
-func TestASendThatDiedMayHaveBegunLate(t *testing.T) {
+func TestNotFoundCountsFromTheLatestStartOfAnAbandonedSend(t *testing.T) {
 	t.Parallel()
 	taken, err := policy.Claim(sent(StateUncertain), "second", noon.Add(lease))
 	if want := noon.Add(lease - policy.SendTimeout); err != nil || !taken.Next.LastSentAt.Equal(want) {
@@ -92,7 +92,7 @@ func TestASendThatDiedMayHaveBegunLate(t *testing.T) {
 	}
 }
 
-func TestANotFoundWithRetryAfterIsFollowedByASendThen(t *testing.T) {
+func TestNotFoundWithRetryAfterDelaysTheResend(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
 	in.NotFoundSince = noon.Add(40 * time.Second)
@@ -106,7 +106,7 @@ func TestANotFoundWithRetryAfterIsFollowedByASendThen(t *testing.T) {
 	}
 }
 
-func TestEveryObservationHasItsTransition(t *testing.T) {
+func TestEveryObservationHasATransition(t *testing.T) {
 	t.Parallel()
 	asked := map[State]bool{StateUncertain: true, StateAccepted: true, StateConfirmed: true, StateRejected: true}
 	for _, state := range states {
@@ -128,8 +128,8 @@ func TestEveryObservationHasItsTransition(t *testing.T) {
 	}
 }
 
-// TestStatesAreLeftOnlyAsTheTableSays compares the rows with the states' contract.
-func TestStatesAreLeftOnlyAsTheTableSays(t *testing.T) {
+// TestTransitionsMatchTheStateContract compares the rows with the states' contract.
+func TestTransitionsMatchTheStateContract(t *testing.T) {
 	t.Parallel()
 	reached := map[State]map[State]bool{}
 	for _, row := range transitions {
@@ -169,7 +169,7 @@ func TestStatesAreLeftOnlyAsTheTableSays(t *testing.T) {
 	}
 }
 
-func TestNotFoundAllowsAResendOnlyWhenEverythingHolds(t *testing.T) {
+func TestResendNeedsTwoNotFounds(t *testing.T) {
 	t.Parallel()
 	allowed := func() (Instruction, time.Time) {
 		in := sent(StateUncertain)
@@ -218,8 +218,8 @@ func TestResendNotAfterIsFourFifthsOfTheKeysLife(t *testing.T) {
 	}
 }
 
-// TestPaceOfQuestions follows an instruction of which nothing is ever heard.
-func TestPaceOfQuestions(t *testing.T) {
+// TestStatusCheckIntervals follows an instruction of which nothing is ever heard.
+func TestStatusCheckIntervals(t *testing.T) {
 	t.Parallel()
 	in, now := sent(StateUncertain), noon
 	change, err := sentAt(in, SendResult{}, now)
@@ -247,7 +247,7 @@ func TestPaceOfQuestions(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsKept(t *testing.T) {
+func TestRetryAfterDelaysTheNextCheck(t *testing.T) {
 	t.Parallel()
 	answer := BankAnswer{RetryAfter: 3 * time.Hour}
 	for name, ask := range map[string]func() (Change, error){
@@ -268,7 +268,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	}
 }
 
-func TestSendsThatDidNothingAreNotCounted(t *testing.T) {
+func TestUnsentSendsAreNotCounted(t *testing.T) {
 	t.Parallel()
 	first := sent(StateUncertain)
 	change, err := sentAt(first, SendResult{Class: SendNotSent}, noon)
@@ -289,7 +289,7 @@ func TestSendsThatDidNothingAreNotCounted(t *testing.T) {
 	}
 }
 
-func TestABankThatAsksToComeAgainIsSentToAgain(t *testing.T) {
+func TestRetryLaterResendsWithoutAsking(t *testing.T) {
 	t.Parallel()
 	change, err := sentAt(sent(StateUncertain), SendResult{Class: SendRetryLater}, noon)
 	if err != nil || change.Next.Sends != 1 || !change.Next.FirstSentAt.Equal(noon) {
@@ -315,7 +315,7 @@ func TestABankThatAsksToComeAgainIsSentToAgain(t *testing.T) {
 	}
 }
 
-func TestNotFoundDuringTheSendMeansNothing(t *testing.T) {
+func TestNotFoundDuringASendIsIgnored(t *testing.T) {
 	t.Parallel()
 	for after, remembered := range map[time.Duration]bool{34 * time.Second: false, 35 * time.Second: true} {
 		change, err := askedAt(sent(StateUncertain), StatusResult{Reading: StatusNotFound}, noon.Add(after))
@@ -325,7 +325,7 @@ func TestNotFoundDuringTheSendMeansNothing(t *testing.T) {
 	}
 }
 
-func TestHowLoudAChangeIs(t *testing.T) {
+func TestLogLevelOfChanges(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name   string
@@ -357,7 +357,7 @@ func TestHowLoudAChangeIs(t *testing.T) {
 	}
 }
 
-func TestAcceptedAndConfirmedAreAskedLessAndLess(t *testing.T) {
+func TestCheckIntervalsGrowWithAge(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		state State
@@ -389,7 +389,7 @@ func TestAcceptedAndConfirmedAreAskedLessAndLess(t *testing.T) {
 	}
 }
 
-func TestACrashAfterTheClaimLeavesItDueWhenTheLeaseEnds(t *testing.T) {
+func TestClaimedInstructionIsDueWhenItsLeaseEnds(t *testing.T) {
 	t.Parallel()
 	in := *NewInstruction(payout.Payout{SettlementID: "stl-8472"}, nil, noon)
 	in.CreatedAt = noon
@@ -406,9 +406,9 @@ func TestACrashAfterTheClaimLeavesItDueWhenTheLeaseEnds(t *testing.T) {
 	}
 }
 
-// TestALeaseForbidsWhatIsDue: an instruction is due when its lease ends, unless
+// TestClaimRespectsTheLeaseOfADueInstruction: an instruction is due when its lease ends, unless
 // somebody makes it due earlier. The lease holds then too.
-func TestALeaseForbidsWhatIsDue(t *testing.T) {
+func TestClaimRespectsTheLeaseOfADueInstruction(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
 	in.NextCheckAt = noon
@@ -420,9 +420,9 @@ func TestALeaseForbidsWhatIsDue(t *testing.T) {
 	}
 }
 
-// TestAChangeIsMadeOnlyToWhatItWasWorkedOutFor: the owner and the version both
+// TestApplyIfHeldNeedsOwnerAndVersion: the owner and the version both
 // have to be those that the step held; one of them alone proves nothing.
-func TestAChangeIsMadeOnlyToWhatItWasWorkedOutFor(t *testing.T) {
+func TestApplyIfHeldNeedsOwnerAndVersion(t *testing.T) {
 	t.Parallel()
 	held := sent(StateUncertain)
 	held.Version = 5
@@ -453,7 +453,7 @@ func TestAChangeIsMadeOnlyToWhatItWasWorkedOutFor(t *testing.T) {
 	}
 }
 
-func TestTheJitterIsAFifthAtMost(t *testing.T) {
+func TestJitterIsAFifthAtMost(t *testing.T) {
 	t.Parallel()
 	seen := map[time.Duration]bool{}
 	for checks := range int64(100) {
@@ -468,9 +468,9 @@ func TestTheJitterIsAFifthAtMost(t *testing.T) {
 	}
 }
 
-// TestTheResendWindowIsTheFirstSenders: whoever sends again, an operator with another
+// TestResendWindowIsFixedByTheFirstSend: whoever sends again, an operator with another
 // key lifetime say, neither shortens nor lengthens it.
-func TestTheResendWindowIsTheFirstSenders(t *testing.T) {
+func TestResendWindowIsFixedByTheFirstSend(t *testing.T) {
 	t.Parallel()
 	for _, life := range []time.Duration{policy.KeyLifetime / 2, policy.KeyLifetime * 2} {
 		in := sent(StateUncertain)
