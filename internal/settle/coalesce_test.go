@@ -15,16 +15,16 @@ import (
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
-// gatedStore lets calls of Settle in one by one, as a test sends errors to it; a nil
-// one lets the call through to the store.
+// gatedStore blocks each call of Settle until the test sends an error. After a nil
+// error the call goes on to the store.
 type gatedStore struct {
 	*memstore.Store
 
-	gate    chan error
-	calls   atomic.Int32
-	changes atomic.Int32 // calls of Change
-	inside  atomic.Int32
-	crowded atomic.Bool // two calls were inside at once
+	gate       chan error
+	calls      atomic.Int32
+	changes    atomic.Int32 // calls of Change
+	inside     atomic.Int32
+	overlapped atomic.Bool // two calls of Settle overlapped
 }
 
 func newGatedStore() (*gatedStore, *memstore.Store) {
@@ -35,12 +35,12 @@ func newGatedStore() (*gatedStore, *memstore.Store) {
 func (g *gatedStore) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
 	g.calls.Add(1)
 	if g.inside.Add(1) > 1 {
-		g.crowded.Store(true)
+		g.overlapped.Store(true)
 	}
 	defer g.inside.Add(-1)
 	select {
 	case err := <-g.gate:
-		if err != nil { // whatever stands beside it means nothing
+		if err != nil { // the result beside an error has no meaning
 			return settle.Result{Outcome: settle.OutcomeApplied, PayloadHash: s.Hash}, err
 		}
 	case <-ctx.Done():
@@ -54,7 +54,7 @@ func (g *gatedStore) Change(ctx context.Context, settlementID string, decide fun
 	return g.Store.Change(ctx, settlementID, decide)
 }
 
-// answers are what deliveries at once were told.
+// answers collects the results of concurrent deliveries.
 type answers struct {
 	mu       sync.Mutex
 	outcomes map[settle.Outcome]int
@@ -77,15 +77,15 @@ func TestConcurrentDeliveriesCallTheStoreOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 1000
 		store, kept := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		for range storm {
-			go told.deliver(t.Context(), service, plain)
+			go got.deliver(t.Context(), service, plain)
 		}
 		synctest.Wait()
 		store.gate <- nil
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != storm-1 || told.errs != nil {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != storm-1 || got.errs != nil {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 		if calls := store.calls.Load(); calls != 1 {
 			t.Errorf("%d calls of the store", calls)
@@ -96,53 +96,53 @@ func TestConcurrentDeliveriesCallTheStoreOnce(t *testing.T) {
 	})
 }
 
-// Neither another settlement nor another payload of the same one is waited for.
+// A delivery waits neither for another settlement nor for another payload of its own.
 func TestCoalescingSeparatesPayouts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
-		go told.deliver(t.Context(), service, plain)
-		go told.deliver(t.Context(), service, strings.Replace(plain, "stl-8472", "stl-8473", 1))
-		go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		go got.deliver(t.Context(), service, plain)
+		go got.deliver(t.Context(), service, strings.Replace(plain, "stl-8472", "stl-8473", 1))
+		go got.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
 		synctest.Wait()
 		if calls := store.calls.Load(); calls != 3 {
-			t.Errorf("%d of three payouts have called the store", calls)
+			t.Errorf("%d calls of the store for three payouts", calls)
 		}
 		for range 3 {
 			store.gate <- nil
 		}
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 2 || told.outcomes[settle.OutcomeConflict] != 1 {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if got.outcomes[settle.OutcomeApplied] != 2 || got.outcomes[settle.OutcomeConflict] != 1 {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 	})
 }
 
-// Conflicts are not shared: each delivery is recorded, one after another.
+// The store records each delivery of a conflict.
 func TestConflictsAreNotCoalesced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const conflicts = 5
 		store, kept := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
-		go told.deliver(t.Context(), service, plain)
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		go got.deliver(t.Context(), service, plain)
 		synctest.Wait()
 		store.gate <- nil
 		synctest.Wait()
 		for range conflicts {
-			go told.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
+			go got.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
 		}
 		for range conflicts {
 			synctest.Wait()
 			store.gate <- nil
 		}
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeConflict] != conflicts {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeConflict] != conflicts {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
-		if store.crowded.Load() {
-			t.Error("two deliveries of one payout called the store at once")
+		if store.overlapped.Load() {
+			t.Error("two deliveries of one payout called the store concurrently")
 		}
 		if all := kept.Snapshot(); len(all.Conflicts) != 1 || all.Conflicts[0].Deliveries != conflicts {
 			t.Errorf("conflicts %+v", all.Conflicts)
@@ -150,23 +150,22 @@ func TestConflictsAreNotCoalesced(t *testing.T) {
 	})
 }
 
-// The next delivery calls the store itself after a failure.
 func TestFailuresAreNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		for range 3 {
-			go told.deliver(t.Context(), service, plain)
+			go got.deliver(t.Context(), service, plain)
 		}
 		synctest.Wait()
 		store.gate <- settle.ErrOutcomeUnknown
 		synctest.Wait()
 		store.gate <- nil
 		synctest.Wait()
-		if len(told.errs) != 1 || !errors.Is(told.errs[0], settle.ErrOutcomeUnknown) ||
-			told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != 1 {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if len(got.errs) != 1 || !errors.Is(got.errs[0], settle.ErrOutcomeUnknown) ||
+			got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != 1 {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 	})
 }
@@ -176,23 +175,23 @@ func TestWaitingEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		hasty, cancel := context.WithCancel(t.Context())
-		go told.deliver(t.Context(), service, plain)
+		go got.deliver(t.Context(), service, plain)
 		synctest.Wait()
-		go told.deliver(hasty, service, plain)
+		go got.deliver(hasty, service, plain)
 		synctest.Wait()
-		go told.deliver(t.Context(), service, plain)
+		go got.deliver(t.Context(), service, plain)
 		synctest.Wait()
 		cancel()
 		synctest.Wait()
-		if len(told.errs) != 1 || !errors.Is(told.errs[0], context.Canceled) || !strings.Contains(told.errs[0].Error(), `"stl-8472"`) {
-			t.Fatalf("told %v, %v", told.outcomes, told.errs)
+		if len(got.errs) != 1 || !errors.Is(got.errs[0], context.Canceled) || !strings.Contains(got.errs[0].Error(), `"stl-8472"`) {
+			t.Fatalf("got %v, %v", got.outcomes, got.errs)
 		}
 		store.gate <- nil
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != 1 {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != 1 {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 	})
 }
@@ -208,53 +207,51 @@ func TestCancelledDeliveryDoesNotCallTheStore(t *testing.T) {
 	}
 }
 
-// A delivery after the last one of its payout calls the store again.
 func TestResultsAreNotCached(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		for range 2 {
-			go told.deliver(t.Context(), service, plain)
+			go got.deliver(t.Context(), service, plain)
 			synctest.Wait()
 			store.gate <- nil
 			synctest.Wait()
 		}
 		if calls := store.calls.Load(); calls != 2 {
-			t.Errorf("%d calls of the store, want one for each", calls)
+			t.Errorf("%d calls of the store, want one for each delivery", calls)
 		}
 	})
 }
 
-// Deliveries call the store themselves once they have waited coalesceLimit.
 func TestStuckDeliveryDelaysOthersByTheLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const others = 5
 		store, _ := newGatedStore()
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		stuck, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go told.deliver(stuck, service, plain)
+		go got.deliver(stuck, service, plain)
 		synctest.Wait()
 		ctx, cancelOthers := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancelOthers()
 		for range others {
-			go told.deliver(ctx, service, plain)
+			go got.deliver(ctx, service, plain)
 		}
 		time.Sleep(3 * time.Second) // of the bubble's time
 		synctest.Wait()
 		if calls := store.calls.Load(); calls != 1+others {
-			t.Fatalf("%d calls of the store, want those of the others beside the stuck one", calls)
+			t.Fatalf("%d calls of the store, want the stuck one and %d others", calls, others)
 		}
-		cancel() // or the gate would let it in with the others
+		cancel() // otherwise the stuck delivery would take one of the errors
 		synctest.Wait()
 		for range others {
 			store.gate <- nil
 		}
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != others-1 || len(told.errs) != 1 {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != others-1 || len(got.errs) != 1 {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 	})
 }
@@ -266,15 +263,15 @@ func TestInstructionTimesCountFromTheStoreCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, kept := newGatedStore()
 		bank := &countingBank{}
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		service.Banking = stepper(store, bank)
 		service.Banking.Now = time.Now
-		go told.deliver(t.Context(), service, wantsBank)
+		go got.deliver(t.Context(), service, wantsBank)
 		synctest.Wait()
-		go told.deliver(t.Context(), service, wantsBank)
+		go got.deliver(t.Context(), service, wantsBank)
 		synctest.Wait()
 		time.Sleep(time.Second)
-		store.gate <- settle.ErrOutcomeUnknown // the first leaves nothing
+		store.gate <- settle.ErrOutcomeUnknown // the first delivery stores nothing
 		synctest.Wait()
 		began := time.Now()
 		store.gate <- nil
@@ -286,26 +283,25 @@ func TestInstructionTimesCountFromTheStoreCall(t *testing.T) {
 	})
 }
 
-// Only the delivery that settles a bank payout makes a step at the bank.
 func TestConcurrentDeliveriesOfABankPayoutSendOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const storm = 50
 		store, kept := newGatedStore()
 		bank := &countingBank{}
-		service, told := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
 		service.Banking = stepper(store, bank)
 		for range storm {
-			go told.deliver(t.Context(), service, wantsBank)
+			go got.deliver(t.Context(), service, wantsBank)
 		}
 		synctest.Wait()
 		store.gate <- nil
 		synctest.Wait()
-		if told.outcomes[settle.OutcomeApplied] != 1 || told.outcomes[settle.OutcomeDuplicate] != storm-1 {
-			t.Errorf("told %v, %v", told.outcomes, told.errs)
+		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != storm-1 {
+			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 		if sends, changes := bank.sends.Load(), store.changes.Load(); sends != 1 || changes != 1 {
-			t.Errorf("%d sends, %d changes of the instruction; want the send and its record", sends, changes)
+			t.Errorf("%d sends, %d changes of the instruction; want one each", sends, changes)
 		}
 		if in := kept.Snapshot().Instructions; len(in) != 1 || in[0].Sends != 1 {
 			t.Errorf("instructions %+v", in)
@@ -313,14 +309,14 @@ func TestConcurrentDeliveriesOfABankPayoutSendOnce(t *testing.T) {
 	})
 }
 
-// countingBank is a composer that counts what is sent.
+// countingBank is an acceptingBank that counts sends.
 type countingBank struct {
-	composer
+	acceptingBank
 
 	sends atomic.Int32
 }
 
 func (b *countingBank) Send(ctx context.Context, r transfer.SendRequest) transfer.SendResult {
 	b.sends.Add(1)
-	return b.composer.Send(ctx, r)
+	return b.acceptingBank.Send(ctx, r)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// gate is a store whose calls end with the errors that the test sends.
+// gate is a store whose calls of Settle end with the errors that the test sends.
 type gate struct {
 	Store
 	results chan error
@@ -20,8 +20,7 @@ func (g gate) Settle(context.Context, Settlement) (Result, error) {
 	return Result{Outcome: OutcomeConflict}, <-g.results
 }
 
-// The map of deliveries in progress shrinks again, however they end: a leak would
-// fill the memory of the instance.
+// A leak in the map would fill the memory of the instance.
 func TestInflightIsEmptyAfterItsDeliveries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -76,18 +76,18 @@ func TestDeliverQuarantinesUnreadableEventsUnchanged(t *testing.T) {
 	}
 }
 
-// composer is a bank that composes and accepts.
-type composer struct {
+// acceptingBank accepts every send. Compose fails with err.
+type acceptingBank struct {
 	transfer.Bank
 
 	err error
 }
 
-func (c composer) Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
+func (c acceptingBank) Compose(p payout.Payout, key uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount + " " + key.String()), c.err
 }
 
-func (c composer) Send(context.Context, transfer.SendRequest) transfer.SendResult {
+func (c acceptingBank) Send(context.Context, transfer.SendRequest) transfer.SendResult {
 	return transfer.SendResult{Class: transfer.SendAccepted}
 }
 
@@ -107,7 +107,7 @@ func TestDeliverCreatesTheInstruction(t *testing.T) {
 	t.Parallel()
 	store := memstore.New(func() time.Time { return noon })
 	service := newService(store)
-	service.Banking = stepper(store, composer{})
+	service.Banking = stepper(store, acceptingBank{})
 	result, err := service.Deliver(t.Context(), message(wantsBank))
 	if err != nil || result.Instruction != transfer.StateAccepted {
 		t.Fatalf("%+v, %v", result, err)
@@ -126,7 +126,7 @@ func TestDeliverStoresNothingWithoutABank(t *testing.T) {
 		t.Errorf("without a bank: %v, %v", result.Outcome, err)
 	}
 	broken := errors.New("broken")
-	service.Banking = stepper(store, composer{err: broken})
+	service.Banking = stepper(store, acceptingBank{err: broken})
 	if result, err := service.Deliver(t.Context(), message(wantsBank)); !errors.Is(err, broken) || result.Outcome.Final() {
 		t.Errorf("with a broken bank: %v, %v", result.Outcome, err)
 	}
@@ -135,7 +135,7 @@ func TestDeliverStoresNothingWithoutABank(t *testing.T) {
 	}
 }
 
-// failingStore fails every call: what is not known to be stored is not final.
+// failingStore fails every call.
 type failingStore struct{ settle.Store }
 
 var errStore = errors.New("store is down")

@@ -10,8 +10,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// The list in the source is the library's: every string of three capital letters is a
-// currency to both or to neither.
+// The test compares every string of three capital letters.
 func TestCurrencyCodesMatchTheLibrary(t *testing.T) {
 	t.Parallel()
 	var ours []string
@@ -26,7 +25,7 @@ func TestCurrencyCodesMatchTheLibrary(t *testing.T) {
 	}
 	library := slices.Sorted(slices.Values(currency.GetCurrencyCodes()))
 	if diff := cmp.Diff(library, ours); diff != "" {
-		t.Errorf("currencies (-library +ours); bring currencyCodes up to date:\n%s", diff)
+		t.Errorf("currencies (-library +ours); update currencyCodes:\n%s", diff)
 	}
 }
 
@@ -34,7 +33,7 @@ func TestValidCurrencyNeedsAWholeCode(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"", " ", "E", "EU", "UR ", "R G", "EUR ", " EUR", "EUR GBP ", "eur", "EURO", "Eur", "ÉUR", "EU\x00"} {
 		if payout.ValidCurrency(code) {
-			t.Errorf("%q is taken for a currency", code)
+			t.Errorf("%q is a valid currency", code)
 		}
 	}
 }

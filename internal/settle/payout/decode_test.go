@@ -18,8 +18,8 @@ import (
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
-// messageCase is a line of testdata/payout_messages.jsonl: a payout message and
-// its right verdict where the default currency is USD.
+// messageCase is a line of testdata/payout_messages.jsonl: a payout message and its
+// expected verdict with the default currency USD.
 type messageCase struct {
 	Name     string        `json:"name"`
 	Data     []byte        `json:"data_base64"`
@@ -46,7 +46,7 @@ func messageCases(tb testing.TB) []messageCase {
 		cases = append(cases, c)
 	}
 	if len(cases) < 90 {
-		tb.Fatalf("%d cases: the file is cut off", len(cases))
+		tb.Fatalf("%d cases, want at least 90", len(cases))
 	}
 	return cases
 }
@@ -143,8 +143,8 @@ func TestRefusalErrorQuotesNothing(t *testing.T) {
 	}
 }
 
-// TestPreimageIsCanonical checks the preimage, which is put together by hand,
-// against the JSON library's RFC 8785.
+// TestPreimageIsCanonical compares the hand-written encoder with the JSON library's
+// RFC 8785.
 func TestPreimageIsCanonical(t *testing.T) {
 	t.Parallel()
 	for _, c := range messageCases(t) {
@@ -177,7 +177,7 @@ func TestPayloadHashOfUnknownVersion(t *testing.T) {
 
 func addCases(f *testing.F) {
 	f.Helper()
-	const most = 4 << 10 // larger ones slow the fuzzer down and show nothing more
+	const most = 4 << 10 // larger inputs slow the fuzzer down without new coverage
 	for _, c := range messageCases(f) {
 		if len(c.Data) < most {
 			f.Add(c.Data)
@@ -185,7 +185,7 @@ func addCases(f *testing.F) {
 	}
 	for _, c := range jsoncases.Cases(f) {
 		switch {
-		case len(c.Input) >= most, c.Name[0] != 'i': // where parsers agree there is less to find
+		case len(c.Input) >= most, c.Name[0] != 'i': // only cases on which parsers disagree
 		case bytes.HasPrefix(c.Input, []byte("{")):
 			f.Add([]byte(c.Input))
 		default:
@@ -194,9 +194,9 @@ func addCases(f *testing.F) {
 	}
 }
 
-// FuzzDecode: decoding never panics and leaves the data as it is; what is refused
-// has a reason, the right one as far as JSON goes; what is accepted is accepted
-// again with the same hash when it is encoded again, and encoded the same way.
+// FuzzDecode checks that Decode never panics and never changes its data, that the
+// reason of a refusal agrees with the JSON library, and that an accepted payout
+// survives encoding and decoding with the same bytes and hash.
 func FuzzDecode(f *testing.F) {
 	addCases(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -234,15 +234,15 @@ func checkAccepted(t *testing.T, p payout.Payout, data []byte) {
 		t.Fatalf("hash %s became %s", p.Hash(), decoded.Hash())
 	}
 	if again, err := decoded.Message(); err != nil || !bytes.Equal(message, again) {
-		t.Fatalf("encoded as %s and then as %s (%v)", message, again, err)
+		t.Fatalf("encoded as %s, then as %s (%v)", message, again, err)
 	}
 	var read map[string]jsontext.Value
 	if err := json.Unmarshal(data, &read); err != nil {
-		t.Fatalf("accepted, and no JSON object: %v", err)
+		t.Fatalf("accepted something other than a JSON object: %v", err)
 	}
 	for name := range read {
 		if !slices.Contains(memberNames, name) {
-			t.Fatalf("accepted with a member %q", name)
+			t.Fatalf("accepted the unknown member %q", name)
 		}
 	}
 	if amount := string(read["amount_cents"]); amount != fmt.Sprint(p.AmountCents) {
@@ -253,8 +253,8 @@ func checkAccepted(t *testing.T, p payout.Payout, data []byte) {
 // memberNames are the members of a payout message, version 1.
 var memberNames = []string{"settlement_id", "account_id", "amount_cents", "currency", "creditor_account", "reference", "metadata"}
 
-// maxDetailBytes bounds what a refusal's detail may have: a sentence, and a
-// member's name of which no more than its beginning is quoted.
+// maxDetailBytes bounds a refusal's detail: one sentence with the beginning of a
+// member's name.
 const maxDetailBytes = 1 << 10
 
 func checkRefusal(t *testing.T, r payout.Refusal, data []byte) {
@@ -271,17 +271,17 @@ func checkRefusal(t *testing.T, r payout.Refusal, data []byte) {
 		t.Errorf("%s, want %q: %q", r.Reason, want, data)
 	}
 	if !jsonReasons[r.Reason] && r.Reason != payout.ReasonUnknownField && !ofMember {
-		t.Errorf("reason %q is none of a message", r.Reason)
+		t.Errorf("unexpected reason %q", r.Reason)
 	}
 }
 
-// jsonReasons are the reasons that a message has before its members are looked at.
+// jsonReasons are the reasons that precede the check of the members.
 var jsonReasons = map[payout.Reason]bool{
 	payout.ReasonTooLarge: true, payout.ReasonEmptyData: true, payout.ReasonNotJSON: true, payout.ReasonDuplicateField: true,
 }
 
-// jsonReason is the first of those that applies, worked out another way than in
-// the decoder; empty for none.
+// jsonReason computes the first of jsonReasons independently of the decoder; empty for
+// none.
 func jsonReason(data []byte) payout.Reason {
 	value := jsontext.Value(data)
 	switch {
@@ -297,8 +297,8 @@ func jsonReason(data []byte) payout.Reason {
 	return ""
 }
 
-// FuzzHashTellsPayoutsApart: two accepted messages have the same hash exactly if
-// their business members are the same.
+// FuzzHashTellsPayoutsApart checks that two accepted messages have the same hash
+// exactly if their business members are the same.
 func FuzzHashTellsPayoutsApart(f *testing.F) {
 	cases := messageCases(f)
 	for i := range cases {
@@ -322,7 +322,7 @@ func FuzzHashTellsPayoutsApart(f *testing.F) {
 	})
 }
 
-// FuzzChangedMember: a change of any business member changes the hash.
+// FuzzChangedMember checks that a change of any business member changes the hash.
 func FuzzChangedMember(f *testing.F) {
 	f.Add("stl-8472", "reserve-claims", int64(4731), "EUR", "cp-19", "claim", uint8(0))
 	f.Add("a", "b", int64(1), "", "", "", uint8(3))
@@ -353,9 +353,8 @@ func FuzzChangedMember(f *testing.F) {
 	})
 }
 
-// TestDecodeAndHashAllocations keeps the work on every message from growing
-// unnoticed. Under the race detector the pool of readers drops some of them, which
-// then are made anew: the limits leave room for that.
+// The limits are above the measured values: under the race detector sync.Pool drops
+// some readers.
 func TestDecodeAndHashAllocations(t *testing.T) {
 	for _, test := range []struct {
 		name, message string
@@ -373,7 +372,7 @@ func TestDecodeAndHashAllocations(t *testing.T) {
 			p.Hash()
 		})
 		if allocations > test.most {
-			t.Errorf("%s: %v allocations, at most %v are wanted", test.name, allocations, test.most)
+			t.Errorf("%s: %v allocations, want at most %v", test.name, allocations, test.most)
 		}
 	}
 }

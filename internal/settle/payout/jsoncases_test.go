@@ -13,11 +13,10 @@ import (
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
-// required begins a payout message that has what it needs.
+// required is the beginning of a payout message with all required members.
 const required = `{"settlement_id":"a","account_id":"b","amount_cents":1`
 
-// reasonOf decodes a message, and returns the reason for which it is refused, and
-// "payout" for none.
+// reasonOf decodes a message and returns the reason of the refusal, or "payout".
 func reasonOf(message []byte) (payout.Payout, string) {
 	p, err := payout.Decode(message, "USD")
 	if refusal, refused := errors.AsType[*payout.Refusal](err); refused {
@@ -26,7 +25,7 @@ func reasonOf(message []byte) (payout.Payout, string) {
 	return p, "payout"
 }
 
-// illFormed are the reasons that say that a message is not JSON to this program.
+// illFormed are the reasons for a message that is not JSON to this program.
 var illFormed = []payout.Reason{payout.ReasonNotJSON, payout.ReasonEmptyData, payout.ReasonDuplicateField}
 
 func verdictOf(message []byte) jsoncases.Verdict {
@@ -40,7 +39,7 @@ func verdictOf(message []byte) jsoncases.Verdict {
 	return jsoncases.OtherFault
 }
 
-// TestJSONSuite: the payout decoder, in every place where a value can stand.
+// TestJSONSuite puts the cases into every position of a value in a payout message.
 func TestJSONSuite(t *testing.T) {
 	reader := func(name, before, after string, sound jsoncases.Verdict) jsoncases.Reader {
 		return jsoncases.Reader{Name: name, Before: before, After: after, Sound: sound, MaxBytes: payout.MaxMessageBytes, Read: verdictOf}
@@ -57,12 +56,11 @@ func TestJSONSuite(t *testing.T) {
 	)
 }
 
-// plainAmount is what amount_cents says of itself, written once more.
+// plainAmount is the rule of amount_cents, as a regular expression.
 var plainAmount = regexp.MustCompile(`^[ \t\r\n]*[1-9][0-9]{0,14}[ \t\r\n]*$`)
 
-// TestJSONSuiteReasons: the reason of every case, as the table states it, for the
-// whole message and for a value in metadata; and that no other number than plain
-// digits is an amount.
+// TestJSONSuiteReasons compares the reasons for each case, as a message and as a value
+// in metadata, with the table. As an amount only plain digits are accepted.
 func TestJSONSuiteReasons(t *testing.T) {
 	t.Parallel()
 	for _, c := range jsoncases.Cases(t) {
