@@ -132,12 +132,12 @@ func TestDecide(t *testing.T) {
 	}
 	// Refused by the state.
 	for _, id := range []string{stlConfirmed, stlRejected, stlReturned, stlAccepted, stlUncertain} {
-		f.refusal(term.ExitNo, "people decide only about one that is manual", with(id, "--confirmed")...)
+		f.refusal(term.ExitNo, "people decide only about a manual one", with(id, "--confirmed")...)
 	}
 	// Refused by the bank's answer.
 	f.refusal(term.ExitNo, "another transfer under the key, or more than one", with(stlTwice, "--rejected")...)
-	f.refusal(term.ExitNo, "bank's status could not be learnt", with(stlImpatience, "--rejected")...)
-	f.refusal(term.ExitNo, "bank's status says attention", with(stlBlocked, "--resend-new-key")...)
+	f.refusal(term.ExitNo, "bank's status is unknown", with(stlImpatience, "--rejected")...)
+	f.refusal(term.ExitNo, "bank's status is attention", with(stlBlocked, "--resend-new-key")...)
 	wantGolden(t, "decide_refused.txt", f.refusal(term.ExitNo, "may still remember the key", with(stlForgotten, "--resend-new-key")...), term.ExitNo)
 	wantGolden(t, "decide_refused.json", f.refusal(term.ExitNo, "may still remember the key", append(with(stlForgotten, "--resend-new-key"), "--json")...), term.ExitNo)
 

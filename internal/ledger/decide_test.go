@@ -161,7 +161,7 @@ func TestDecideWithoutTheBank(t *testing.T) {
 		t.Fatalf("%s, %t, %v", after.State, made, err)
 	}
 	all := w.snapshot()
-	if detail := all.Events[len(all.Events)-1].Event.Detail; detail != `rejected, decided by "Ines" and "Bert": "letter of the bank"; the bank's status could not be learnt` {
+	if detail := all.Events[len(all.Events)-1].Event.Detail; detail != `rejected, decided by "Ines" and "Bert": "letter of the bank"; the bank's status: unknown` {
 		t.Errorf("detail %q", detail)
 	}
 }

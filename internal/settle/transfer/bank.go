@@ -8,25 +8,24 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// Bank is a bank's API, as far as credit transfers need it.
+// Bank is the part of a bank's API that credit transfers need.
 //
-// No method fails: what cannot be known is a value, and the zero value of every
-// result. The implementation makes exactly one exchange a call, under its own
-// time limit, and repeats nothing by itself: who may ask again, and when, is
-// decided by the state machine.
+// Send and Status return no error: a failure is an unknown result, the zero value.
+// Each call makes exactly one exchange within its own time limit and never retries;
+// the state machine decides about retries.
 type Bank interface {
-	// Compose returns the request body that asks the bank for the payout's
-	// transfer under the given idempotency key. It is pure: the same payout and
-	// key give the same bytes, and nothing is sent.
+	// Compose returns the request body of the payout's transfer under the given
+	// idempotency key. It sends nothing, and the same payout and key give the same bytes.
 	Compose(p payout.Payout, key uuid.UUID) ([]byte, error)
-	// Send asks the bank for the transfer. The bytes of the body are sent as they
-	// are.
+	// Send instructs the bank to make the transfer. It sends the bytes of the body
+	// unchanged.
 	Send(ctx context.Context, r SendRequest) SendResult
-	// Status asks what became of the transfer.
+	// Status asks the bank for the status of the transfer.
 	Status(ctx context.Context, r StatusRequest) StatusResult
 }
 
-// Transfer is what a bank must say about a transfer for it to be ours.
+// Transfer is the credit transfer that we instruct. A transfer of the bank is ours only
+// if all fields match.
 type Transfer struct {
 	Key             uuid.UUID
 	AmountCents     int64 // minor units of the currency
@@ -39,130 +38,98 @@ type SendRequest struct {
 	Transfer
 	// Body is the stored request body.
 	Body []byte
-	// EarlierMayHaveReached says that an earlier send, under whatever key, can have
-	// reached the bank: a refusal of this one then proves nothing about the transfer.
+	// EarlierMayHaveReached means that an earlier send, under this or a superseded key,
+	// may have reached the bank: a refusal of this send then proves nothing.
 	EarlierMayHaveReached bool
 }
 
-// SendClass says what a send proved.
+// SendClass is the classified result of a send.
 type SendClass int
 
 const (
-	// SendUncertain proves nothing: the bank may or may not have the transfer.
-	// The zero value.
+	// SendUncertain proves nothing: the bank may have the transfer. The zero value.
 	SendUncertain SendClass = iota
-	// SendNotSent means that no byte of the request was written: the bank cannot
-	// have it.
+	// SendNotSent means that no byte of the request was written: the bank does not have
+	// the transfer.
 	SendNotSent
 	// SendAccepted means that the bank has the transfer; it is not final.
 	SendAccepted
-	// SendRejected means that the bank definitely will not execute it.
+	// SendRejected means that the bank will not execute the transfer.
 	SendRejected
-	// SendHeld means that the bank does not let us in: our configuration is wrong.
+	// SendHeld means that the bank rejected our credentials.
 	SendHeld
-	// SendRetryLater means that the bank asked to come again with the same key.
+	// SendRetryLater means that the bank asked for a retry with the same key.
 	SendRetryLater
-	// SendManual means that the bank has a transfer that is not the one we asked
-	// for: a person decides.
+	// SendManual means that the bank has a different transfer under the key: people
+	// decide.
 	SendManual
 )
 
-// String returns the class's name in logs and event rows.
-func (c SendClass) String() string {
-	switch c {
-	case SendNotSent:
-		return "not_sent"
-	case SendAccepted:
-		return "accepted"
-	case SendRejected:
-		return "rejected"
-	case SendHeld:
-		return "held"
-	case SendRetryLater:
-		return "retry_later"
-	case SendManual:
-		return "manual"
-	case SendUncertain:
-		return "uncertain"
-	}
-	return "uncertain"
+var sendClassNames = [...]string{
+	SendUncertain: "uncertain", SendNotSent: "not_sent", SendAccepted: "accepted", SendRejected: "rejected",
+	SendHeld: "held", SendRetryLater: "retry_later", SendManual: "manual",
 }
 
-// SendResult is what came of one send. The zero value is uncertain.
+// String returns the class's name in logs and event rows.
+func (c SendClass) String() string { return sendClassNames[c] }
+
+// SendResult is the result of one send. The zero value is uncertain.
 type SendResult struct {
-	Class SendClass
-	// Answer is what the bank answered.
+	Class  SendClass
 	Answer BankAnswer
 }
 
-// StatusReading says what the status API proved.
+// StatusReading is the classified answer of the status API.
 type StatusReading int
 
 const (
 	// StatusUnknown proves nothing: no change, ask again later. The zero value.
 	StatusUnknown StatusReading = iota
-	// StatusNotFound means that the bank says it has no transfer under the key.
+	// StatusNotFound means that the bank has no transfer under the key.
 	StatusNotFound
-	// StatusPending means that the bank has it and it is not final.
+	// StatusPending means that the bank has the transfer; it is not final.
 	StatusPending
-	// StatusConfirmed means that the bank has executed it.
+	// StatusConfirmed means that the bank has executed the transfer.
 	StatusConfirmed
-	// StatusRejected means that the bank will not execute it.
+	// StatusRejected means that the bank will not execute the transfer.
 	StatusRejected
-	// StatusReturned means that it was executed and sent back.
+	// StatusReturned means that the transfer was executed and sent back.
 	StatusReturned
-	// StatusManual means that what the bank has is not what we asked for, or more
-	// than once: a person decides, at once.
+	// StatusManual means that the bank has a different transfer under the key, or more
+	// than one: people decide.
 	StatusManual
-	// StatusAttention means that the bank's status is one that a person has to
-	// look at.
+	// StatusAttention means that the bank's profile assigns this status to people.
 	StatusAttention
 )
 
-// String returns the reading's name in logs and event rows.
-func (s StatusReading) String() string {
-	switch s {
-	case StatusNotFound:
-		return "not_found"
-	case StatusPending:
-		return "pending"
-	case StatusConfirmed:
-		return "confirmed"
-	case StatusRejected:
-		return "rejected"
-	case StatusReturned:
-		return "returned"
-	case StatusManual:
-		return "manual"
-	case StatusAttention:
-		return "attention"
-	case StatusUnknown:
-		return "unknown"
-	}
-	return "unknown"
+var statusReadingNames = [...]string{
+	StatusUnknown: "unknown", StatusNotFound: "not_found", StatusPending: "pending", StatusConfirmed: "confirmed",
+	StatusRejected: "rejected", StatusReturned: "returned", StatusManual: "manual", StatusAttention: "attention",
 }
 
-// StatusRequest is one question to the status API.
+// String returns the reading's name in logs and event rows.
+func (s StatusReading) String() string { return statusReadingNames[s] }
+
+// StatusRequest is one request to the status API.
 type StatusRequest struct{ Transfer }
 
-// StatusResult is what the status API said. The zero value is unknown.
+// StatusResult is the result of one status request. The zero value is unknown.
 type StatusResult struct {
 	Reading StatusReading
-	// Answer is what the bank answered.
-	Answer BankAnswer
+	Answer  BankAnswer
 }
 
-// BankAnswer is an answer as far as it is kept. It holds no payload.
+// BankAnswer is the stored part of a bank's answer. It holds no payload.
 type BankAnswer struct {
-	// HTTPStatus is zero where there was no answer.
+	// HTTPStatus is zero if there was no answer.
 	HTTPStatus int
-	// TransferID is the bank's own name of the transfer; empty when unknown.
+	// TransferID is the bank's ID of the transfer; empty when unknown.
 	TransferID string
-	// Status is the bank's status word; empty when unknown.
+	// Status is the bank's status; empty when unknown.
 	Status string
-	// RetryAfter is how long the bank asked to wait; zero for nothing asked.
+	// RetryAfter is the wait that the bank asked for; zero for none.
 	RetryAfter time.Duration
-	// Detail says in words what was wrong or unusual; empty for nothing. It is
-	// for logs and event rows and quotes no payload and no secret.
+	// Detail describes a fault or an unusual answer; empty for none. Logs and event rows
+	// contain it, so it quotes no payload and no secret.
 	Detail string
 }

@@ -11,19 +11,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// Decision is what people decide about an instruction in state manual. The zero
-// value decides nothing.
+// Decision is people's decision about a manual instruction. The zero value is none.
 type Decision string
 
 const (
-	// DecideConfirmed says that the bank executed the transfer, once and as it was
-	// instructed.
+	// DecideConfirmed means that the bank executed the transfer once, as instructed.
 	DecideConfirmed Decision = "confirmed"
-	// DecideRejected says that the bank did not execute the transfer and never will,
-	// or that it was sent back: the movement is reversed.
+	// DecideRejected means that the bank never executes the transfer, or has sent it back.
+	// The movement is reversed.
 	DecideRejected Decision = "rejected"
-	// DecideResend says that the transfer is to be sent again under a new
-	// idempotency key. The key it had stays watched.
+	// DecideResend sends the transfer again under a new idempotency key. The superseded
+	// key stays watched.
 	DecideResend Decision = "resend-new-key"
 )
 
@@ -31,64 +29,61 @@ const (
 const CauseDecided = "decided"
 
 const (
-	// maxPersonBytes bounds the name of a person, maxNoteBytes the proof.
+	// maxPersonBytes bounds the name of a person, maxNoteBytes the note.
 	maxPersonBytes = 128
 	maxNoteBytes   = 1000
-	// maxSuperseded bounds the keys that an instruction can have had. Each of them
-	// is asked about in every step.
+	// maxSuperseded bounds the superseded keys of an instruction, because every status
+	// check asks about each of them.
 	maxSuperseded = 3
 )
 
-// Ruling is a decision of two people about one instruction, with what they knew.
+// Ruling is a decision of two people about one instruction, with its evidence.
 type Ruling struct {
-	// ID is unique to the ruling: by it the ruling recognises its own commit.
-	ID string
-	// Decision is what they decided.
+	// ID is unique to the ruling. By it the ruling recognises its own commit.
+	ID       string
 	Decision Decision
 	// By and Second are the two people.
 	By, Second string
-	// Note is the proof: how they know. It holds no payload.
+	// Note is the people's proof. It holds no payload.
 	Note string
-	// Version is the version of the instruction that they decided about.
+	// Version is the version of the instruction that they have seen.
 	Version int64
-	// Reversed says that the movement had its reversal at that version.
+	// Reversed means that the movement was reversed at that version.
 	Reversed bool
-	// Said is what the bank's status API said just before, and Took when it was
-	// asked, by [AskAllStatuses].
+	// Said is the result of [AskAllStatuses] just before the decision, Took its time.
 	Said Statuses
 	Took Interval
-	// WithoutBank says that they decide although the bank's status could not be
-	// learnt. What was learnt counts all the same.
+	// WithoutBank allows a decision while the bank's status is unknown. Known results in
+	// Said still count.
 	WithoutBank bool
-	// Remark is what else the event is to say; usually empty.
+	// Remark is a further text for the event; usually empty.
 	Remark string
-	// Body is the request body under the new key; for DecideResend alone.
+	// Body is the request body under the new key; for DecideResend only.
 	Body []byte
 }
 
-// Refused says why a decision is not made.
+// Refused is the error of a decision that is not made.
 type Refused struct {
-	// Why says in words what stands against it, Do what to do instead.
+	// Why is the reason, Do the next step for people.
 	Why, Do string
 }
 
-// Error gives both, in one line.
+// Error returns both in one line.
 func (o *Refused) Error() string { return o.Why + "; " + o.Do }
 
-// NextKey is the idempotency key that [DecideResend] gives to the instruction.
+// NextKey is the idempotency key that [DecideResend] would give the instruction.
 func (in Instruction) NextKey() uuid.UUID {
 	return KeyOfGeneration(in.SettlementID, len(in.Superseded)+2)
 }
 
-// Decide works out the change that a ruling makes. A ruling to which there is an
-// objection fails with an *[Refused] and changes nothing. A store can run Decide
-// again after its own commit: it recognises the ruling and changes nothing more.
+// Decide returns the change of a ruling, or a *[Refused]. A store can run Decide again
+// after its own commit; Decide then recognises the ruling and writes nothing.
 func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
 	if in.Owner == r.ID && in.Version == r.Version+1 {
 		return Change{Next: in}, nil
 	}
-	if o := p.objection(in, r); o != nil {
-		return Change{}, o
+	if refused := p.refuse(in, r); refused != nil {
+		return Change{}, refused
 	}
 	change, err := p.apply(in, r.observation(), CauseDecided, string(r.Decision), r.Said.Current.Answer, r.Took)
 	if err != nil {
@@ -101,7 +96,7 @@ func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
 	next.Owner = r.ID
 	next.NextCheckAt = r.Took.Ended.Add(jitter(24*time.Hour, *next))
 	if r.Decision == DecideConfirmed && r.Said.needsReview() {
-		// What they decided in spite of would be found again every day.
+		// Otherwise the daily check would make the instruction manual again.
 		next.NextCheckAt = time.Time{}
 	}
 	if r.Decision == DecideResend {
@@ -112,7 +107,7 @@ func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
 	return change, nil
 }
 
-// supersede makes next an instruction that was never sent, under its next key.
+// supersede gives the instruction its next key and resets it to never sent.
 func (in *Instruction) supersede(was Instruction, r Ruling) {
 	in.Transfer.Key, in.Body = was.NextKey(), r.Body
 	in.Superseded = append(was.Superseded[:len(was.Superseded):len(was.Superseded)], SupersededKey{Key: was.Transfer.Key, At: r.Took.Ended})
@@ -123,7 +118,6 @@ func (in *Instruction) supersede(was Instruction, r Ruling) {
 	in.NextCheckAt = r.Took.Ended
 }
 
-// observation is what the table has a row for.
 func (r Ruling) observation() observation {
 	switch r.Decision {
 	case DecideConfirmed:
@@ -136,50 +130,47 @@ func (r Ruling) observation() observation {
 	case DecideResend:
 		return sawDecidedResend
 	}
-	return sawUnknown // which the state manual has no row for
+	return sawUnknown // has no transition from manual
 }
 
-// Proof is how the event of the ruling begins: the decision, both people and the
-// note. It tells whether a ruling that was made is this one.
+// Proof is the beginning of the event's detail: the decision, both people and the note.
+// It identifies the ruling in the history.
 func (r Ruling) Proof() string {
 	return fmt.Sprintf("%s, decided by %q and %q: %q", r.Decision, r.By, r.Second, r.Note)
 }
 
-// evidence says in words what the bank said.
+// evidence describes the bank's statuses.
 func (r Ruling) evidence() string {
 	text := "the bank's status: " + r.Said.Current.Reading.String()
-	if r.Said.Current.Reading == StatusUnknown && r.WithoutBank {
-		text = "the bank's status could not be learnt"
-	}
 	for i, old := range r.Said.Superseded {
 		text += fmt.Sprintf("; of key %d: %s", i+1, old.Reading)
 	}
 	for i, later := range r.Said.Later {
 		if later.Reading != StatusNotFound && later.Reading != StatusUnknown {
-			text += fmt.Sprintf("; of key %d, which the database does not know to be used: %s", len(r.Said.Superseded)+2+i, later.Reading)
+			text += fmt.Sprintf("; of key %d, unused by the database's rows: %s", len(r.Said.Superseded)+2+i, later.Reading)
 		}
 	}
 	return text
 }
 
-// objection returns what stands against the ruling; nil for nothing.
-func (p Policy) objection(in Instruction, r Ruling) *Refused {
-	if o := r.formal(); o != nil {
-		return o
+// refuse returns the reason against the ruling; nil for none.
+func (p Policy) refuse(in Instruction, r Ruling) *Refused {
+	if refused := r.validate(); refused != nil {
+		return refused
 	}
 	if _, ok := p.transition(in, r.observation(), r.Took); !ok {
 		return &Refused{
-			fmt.Sprintf("the instruction is %s, and people decide only about one that is manual", in.State),
-			"look at its history; what is not manual goes on by itself",
+			fmt.Sprintf("the instruction is %s, and people decide only about a manual one", in.State),
+			"read its history; the reconciler continues an instruction that is not manual",
 		}
 	}
 	switch {
 	case in.Version != r.Version:
-		return &Refused{fmt.Sprintf("the instruction was changed meanwhile: version %d, not %d", in.Version, r.Version), "look at it again"}
+		return &Refused{fmt.Sprintf("the instruction has changed: version %d, not %d", in.Version, r.Version), "read it again"}
 	case r.Took.Ended.Before(in.LeaseUntil):
-		return &Refused{"another step is working on the instruction until " + in.LeaseUntil.Format(time.RFC3339), "decide after that"}
+		return &Refused{"another step holds the instruction until " + in.LeaseUntil.Format(time.RFC3339), "decide later"}
 	case !r.Said.known(in) && (!r.WithoutBank || r.Decision == DecideResend):
-		return &Refused{"the bank's status could not be learnt: " + r.Said.Unknown(in), "ask again, and decide when it answers"}
+		return &Refused{"the bank's status is unknown: " + r.Said.Unknown(in), "ask again, and decide when the bank answers"}
 	}
 	switch r.Decision {
 	case DecideConfirmed:
@@ -192,29 +183,28 @@ func (p Policy) objection(in Instruction, r Ruling) *Refused {
 	return nil
 }
 
-// formal returns what is wrong with the ruling whatever it is about.
-func (r Ruling) formal() *Refused {
+// validate refuses an incomplete ruling.
+func (r Ruling) validate() *Refused {
 	switch {
 	case r.Decision != DecideConfirmed && r.Decision != DecideRejected && r.Decision != DecideResend:
-		return &Refused{fmt.Sprintf("%q is no decision", string(r.Decision)), "decide confirmed, rejected or resend-new-key"}
+		return &Refused{fmt.Sprintf("unknown decision %q", string(r.Decision)), "decide confirmed, rejected or resend-new-key"}
 	case !ValidName(r.By) || !ValidName(r.Second):
-		return &Refused{"a name is missing, too long or has characters that cannot be seen", fmt.Sprintf("name two people, each in up to %d bytes", maxPersonBytes)}
+		return &Refused{"a name is missing, too long or has invisible characters", fmt.Sprintf("name two people, each in up to %d bytes", maxPersonBytes)}
 	case samePerson(r.By, r.Second):
-		return &Refused{fmt.Sprintf("%q and %q are one person", r.By, r.Second), "have somebody else look at it too"}
+		return &Refused{fmt.Sprintf("%q and %q are one person", r.By, r.Second), "ask a second person to decide too"}
 	case !ValidNote(r.Note):
-		return &Refused{"the note is missing, too long or has characters that cannot be seen", fmt.Sprintf("say how you know, in up to %d bytes and one line", maxNoteBytes)}
+		return &Refused{"the note is missing, too long or has invisible characters", fmt.Sprintf("write the proof in one line of up to %d bytes", maxNoteBytes)}
 	}
 	return nil
 }
 
-// ValidName reports whether text can stand for a person in a record.
+// ValidName reports whether text is valid as a person's name.
 func ValidName(person string) bool { return printable(person, maxPersonBytes) }
 
-// ValidNote reports whether text can be a record's note.
+// ValidNote reports whether text is valid as a note.
 func ValidNote(note string) bool { return printable(note, maxNoteBytes) }
 
-// printable allows nothing that hides: two names must not differ by what nobody
-// sees.
+// printable refuses invisible characters, because two names must not differ by them.
 func printable(text string, most int) bool {
 	hidden := func(r rune) bool { return !unicode.IsPrint(r) }
 	return strings.TrimSpace(text) != "" && len(text) <= most && utf8.ValidString(text) && !strings.ContainsFunc(text, hidden)
@@ -231,77 +221,79 @@ func againstConfirmed(r Ruling) *Refused {
 	case r.Reversed:
 		return &Refused{
 			"the movement is reversed, and a reversal is never undone",
-			"book the difference outside; when the bank has sent the money back, decide rejected",
+			"book the difference in another system; decide rejected when the bank has sent the money back",
 		}
 	case r.Said.count(StatusConfirmed) > 1:
 		return &Refused{
-			"the bank's status says executed of more than one key: it was paid more than once",
-			"have the bank send back all but one, and wait until its status says so",
+			"the bank's status is executed for more than one key: it paid more than once",
+			"ask the bank to send back all but one, and wait for its status",
 		}
 	case r.Said.count(StatusConfirmed)+r.Said.count(StatusPending) > 1:
-		return &Refused{"the bank's status says pending of another key: it can still be paid twice", "wait until the bank says what became of it"}
+		return &Refused{"the bank's status is pending for another key: it can still pay twice", "wait for the bank's final status"}
 	case r.Said.any(StatusConfirmed):
 		return nil
 	case current == StatusRejected || current == StatusReturned:
 		return &Refused{
-			"the bank's status says " + current.String(),
-			"decide rejected, or have the bank correct its status first",
+			"the bank's status is " + current.String(),
+			"decide rejected, or ask the bank to correct its status",
 		}
 	}
 	return nil
 }
 
 func (p Policy) againstRejected(in Instruction, r Ruling) *Refused {
-	if o := againstLaterKeys(in, r); o != nil {
-		return o
+	if refused := againstLaterKeys(in, r); refused != nil {
+		return refused
 	}
 	switch {
 	case r.Said.any(StatusConfirmed):
-		return &Refused{"the bank's status says executed", "decide confirmed, or have the bank send it back and wait until its status says so"}
+		return &Refused{"the bank's status is executed", "decide confirmed, or ask the bank to send it back and wait for its status"}
 	case r.Said.any(StatusManual):
 		return &Refused{
 			"the bank has another transfer under the key, or more than one: money may have moved",
-			"have the bank put its records right first",
+			"ask the bank to correct its records first",
 		}
 	case r.Said.Current.Reading == StatusPending:
 		return &Refused{
-			"the bank's status says pending: it can still execute the transfer",
-			"have the bank reject it, and decide when its status says so",
+			"the bank's status is pending: it can still execute the transfer",
+			"ask the bank to reject it, and decide when its status is rejected",
 		}
 	case r.Said.supersededAlive() != "":
-		return &Refused{"the bank has a transfer under a superseded key: " + r.Said.supersededAlive(), "wait until the bank says what became of it"}
+		return &Refused{"the bank has a transfer under a superseded key: " + r.Said.supersededAlive(), "wait for the bank's final status"}
 	case !p.sendIsOver(in, r.Took.Began):
-		return &Refused{"the latest send may still be under way", "decide after " + in.LastSentAt.Add(p.SendTimeout+p.lag()).Format(time.RFC3339)}
+		return &Refused{"the latest send may be in progress", "decide after " + in.LastSentAt.Add(p.SendTimeout+p.lag()).Format(time.RFC3339)}
 	}
 	return nil
 }
 
-// againstResend wants proof that nothing will come of any key that there was. A
-// key that the bank may still remember needs no successor: the same key again is
-// harmless, and a new one is not.
+// againstResend needs proof that the bank never executes a transfer under any earlier
+// key. While the bank may remember a key, a resend under the same key is safe and one
+// under a new key can pay twice.
 func (p Policy) againstResend(in Instruction, r Ruling) *Refused {
 	const instead = "the producer publishes it under a new settlement ID"
 	switch {
 	case r.Reversed || !in.FinalAt.IsZero():
-		return &Refused{"its outcome was final once: its receipt may expire, and its movement may be reversed", "if it is still to be paid, " + instead}
+		return &Refused{"its outcome was final once: its receipt may expire, and its movement may be reversed", "if it still has to be paid, " + instead}
 	case len(in.Superseded) >= maxSuperseded:
-		return &Refused{fmt.Sprintf("it has had %d keys", 1+len(in.Superseded)), "decide rejected when the bank says that it never will be executed; then " + instead}
+		return &Refused{fmt.Sprintf("the instruction has had %d keys", 1+len(in.Superseded)), "decide rejected when the bank confirms that it will never execute it; then " + instead}
 	case len(r.Body) == 0:
-		return &Refused{"there is no request body under the new key", "configure the bank as the function has it"}
+		return &Refused{"the request body under the new key is missing", "use the function's bank configuration"}
 	}
-	if o := againstLaterKeys(in, r); o != nil {
-		return o
+	if refused := againstLaterKeys(in, r); refused != nil {
+		return refused
 	}
 	for i, said := range r.Said.Superseded {
 		if said.Reading != StatusNotFound && said.Reading != StatusRejected {
-			return &Refused{fmt.Sprintf("the bank's status of key %d says %s", i+1, said.Reading), "decide confirmed or rejected when the bank says what became of it"}
+			return &Refused{fmt.Sprintf("the bank's status of key %d is %s", i+1, said.Reading), finalFirst}
 		}
 	}
-	return p.againstANewKey(in, r)
+	return p.againstNewKey(in, r)
 }
 
-// againstLaterKeys objects where the bank knows a key that the row says was never
-// used: the database was restored to a time before it was.
+const finalFirst = "decide confirmed or rejected when the bank has a final status"
+
+// againstLaterKeys refuses while the bank may know a key that the row never used: the
+// database may have been restored to a time before its use.
 func againstLaterKeys(in Instruction, r Ruling) *Refused {
 	for i := range in.LaterKeys() {
 		n, reading := len(in.Superseded)+2+i, StatusUnknown
@@ -312,26 +304,26 @@ func againstLaterKeys(in Instruction, r Ruling) *Refused {
 		case reading == StatusNotFound:
 		case r.Decision == DecideRejected && (reading == StatusRejected || reading == StatusUnknown && r.WithoutBank):
 		case reading == StatusUnknown:
-			return &Refused{fmt.Sprintf("the bank's status could not be learnt: no clear answer about key %d, which it may have from before a restore", n), "ask again, and decide when it answers"}
+			return &Refused{fmt.Sprintf("the bank's status is unknown: no clear answer about key %d, which may have been used before a restore", n), "ask again, and decide when the bank answers"}
 		default:
 			return &Refused{
-				fmt.Sprintf("the bank's status of key %d says %s, and the database does not know that it was used: it was restored to an earlier time", n, reading),
-				"follow what the runbook says of a restore; decide confirmed when the bank has executed one key and no other can be",
+				fmt.Sprintf("the bank's status of key %d is %s, but the row never used it: the database was restored to an earlier time", n, reading),
+				"follow the runbook's page about restores; decide confirmed when the bank has executed one key and cannot execute another",
 			}
 		}
 	}
 	return nil
 }
 
-func (p Policy) againstANewKey(in Instruction, r Ruling) *Refused {
+func (p Policy) againstNewKey(in Instruction, r Ruling) *Refused {
 	forgotten := in.LastSentAt.Add(max(p.KeyLifetime, in.keyLifetime()) + p.lag())
 	switch reading := r.Said.Current.Reading; {
 	case reading == StatusRejected:
-		return nil // dead, and the bank says so
+		return nil
 	case reading != StatusNotFound:
-		return &Refused{"the bank's status says " + reading.String(), "decide confirmed or rejected when the bank says what became of it"}
+		return &Refused{"the bank's status is " + reading.String(), finalFirst}
 	case !in.AcceptedAt.IsZero():
-		return &Refused{"the bank had accepted the transfer: not found does not say that it is dead", "ask the bank; decide resend-new-key only when its status says rejected"}
+		return &Refused{"the bank had accepted the transfer: not found does not prove that it will not execute it", "ask the bank; decide resend-new-key only when its status is rejected"}
 	case in.Sends > 0 && r.Took.Began.Before(forgotten):
 		return &Refused{"the bank may still remember the key, and execute under it", "decide after " + forgotten.Format(time.RFC3339)}
 	}

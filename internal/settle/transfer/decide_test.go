@@ -327,7 +327,7 @@ func TestDecisionEventHoldsTheProof(t *testing.T) {
 	change, err := policy.Decide(manual(), r)
 	want := &Event{
 		From: StateManual, To: StateConfirmed, Cause: CauseDecided, HTTPStatus: 200,
-		Detail: `confirmed, decided by "Ines" and "Bert": "letter of the bank, 2026-11-30"; the bank's status could not be learnt`,
+		Detail: `confirmed, decided by "Ines" and "Bert": "letter of the bank, 2026-11-30"; the bank's status: unknown`,
 	}
 	if diff := cmp.Diff(want, change.Event); err != nil || diff != "" {
 		t.Errorf("%v; event (-want +got):\n%s", err, diff)

@@ -1,5 +1,5 @@
-// Package transfer decides the next step of a bank instruction, and makes it: the
-// credit transfer that a settled payout asks a bank for.
+// Package transfer makes the steps of bank instructions. A bank instruction is the
+// credit transfer of a settled payout.
 //
 // # The life of a bank instruction
 //
@@ -17,20 +17,19 @@
 //	             ▼ ▼                                       │
 //	           manual ◀────────────────────────────────────┘
 //
-// A settlement's instruction begins uncertain, in the commit of the movement, and
-// a result stays uncertain unless it is provably something else. confirmed comes
-// only from the bank's status API. rejected and returned insert the movement's
-// reversal in the same transaction. manual is for a person: the bank may have
-// forgotten the key, gave no final answer in 7 days, contradicts itself, or has
-// another transfer than the one that was asked for.
+// The commit of the movement creates the instruction in state uncertain. It stays
+// uncertain until the bank's answer proves another state. Only the bank's status API
+// makes it confirmed. rejected and returned insert the movement's reversal in the same
+// transaction. manual waits for people: the bank may have forgotten the key, gave no
+// final answer in 7 days, contradicts itself, or has a different transfer.
 //
-// Two people leave it, by [transfer.Policy.Decide], to confirmed, rejected or returned, or back
-// to uncertain under a new idempotency key; the decision is an observation like any
-// other, and what the bank contradicts is no decision. A key that was given up stays
-// watched: every question about the instruction asks about it too, no send is made
-// without such a question, and a transfer under it makes the instruction manual.
+// Two people move a manual instruction by [Policy.Decide]: to confirmed, rejected or
+// returned, or back to uncertain under a new idempotency key. A decision that
+// contradicts the bank's status is refused. The superseded key stays watched: every
+// status request asks about it too, a send needs such a request first, and a transfer
+// under it makes the instruction manual.
 //
-// The machine is the table in transitions.go and the pure functions of [transfer.Policy];
-// [transfer.Stepper] makes one exchange with the bank between two transactions, and is what
-// deliveries and the reconciler both call.
+// The table in transitions.go and the methods of [Policy] decide without I/O.
+// [Stepper] makes one exchange with the bank between two transactions, for deliveries
+// and for the reconciler.
 package transfer

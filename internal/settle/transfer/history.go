@@ -6,22 +6,20 @@ import (
 	"time"
 )
 
-// MaxSends is how often an instruction can be sent, the first time included.
+// MaxSends bounds the sends under one key, including the first.
 const MaxSends = 1 + maxResends
 
-// ResendWindow is how long after the first send the same key can be sent again,
-// at a bank that remembers a key for the given time.
+// ResendWindow is the time after the first send in which the same key can be sent again,
+// at a bank that remembers a key for keyLifetime. The last fifth is a safety margin.
 func ResendWindow(keyLifetime time.Duration) time.Duration { return keyLifetime * 4 / 5 }
 
-// keyLifetime is how long the bank remembers the key by the configuration of
-// whoever sent it first, of which [ResendWindow] was stored; zero where it was
-// never sent.
+// keyLifetime is the configured key lifetime at the first send, computed from the stored
+// [ResendWindow]; zero before the first send.
 func (in Instruction) keyLifetime() time.Duration {
 	return in.ResendNotAfter.Sub(in.FirstSentAt) * 5 / 4
 }
 
-// Possible reports whether the state machine can make such an event: whether its
-// cause leads from the one state to the other.
+// Possible reports whether the state machine has a transition like e.
 func (e Event) Possible() bool {
 	switch e.Cause {
 	case CauseCreated:
@@ -34,7 +32,7 @@ func (e Event) Possible() bool {
 	})
 }
 
-// cause is what makes the event of an observation.
+// cause returns the cause of an observation's event.
 func (o observation) cause() string {
 	switch {
 	case o <= sawOtherTransfer:
@@ -45,19 +43,17 @@ func (o observation) cause() string {
 	return CauseStatus
 }
 
-// Reverses reports whether the event undoes the movement.
+// Reverses reports whether the event reverses the movement.
 func (e Event) Reverses() bool { return e.To != e.From && e.To.reverses() }
 
-// Supersedes reports whether the event gives the instruction a new key, under
-// which it was never sent.
+// Supersedes reports whether the event gives the instruction a new key.
 func (e Event) Supersedes() bool {
 	return e.Cause == CauseDecided && e.To == StateUncertain
 }
 
-// SendBounds returns the least and the most number of sends that an instruction
-// with such a history can count. They differ, because the history does not always
-// tell: an instruction can be created by a delivery that holds it for its send or
-// by one that does not, and a question can have led to a send.
+// SendBounds returns the least and the largest possible value of Sends after history.
+// They differ because the history does not record every send: the creation may include
+// the first send, and a status request may have led to a resend.
 func SendBounds(history []Event) (least, most int64) {
 	for _, e := range history {
 		switch e.Cause {
@@ -74,9 +70,9 @@ func SendBounds(history []Event) (least, most int64) {
 				most++
 			}
 		case CauseAnswer:
-			least = max(least, 1) // it was counted before it was answered
+			least = max(least, 1) // an answered send was counted before
 			if class, _, _ := strings.Cut(e.Detail, ";"); class == SendNotSent.String() {
-				least, most = least-1, most-1 // and taken back
+				least, most = least-1, most-1 // the answer undid the count
 			}
 		}
 	}

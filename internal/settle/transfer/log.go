@@ -7,16 +7,15 @@ import (
 	"strconv"
 )
 
-// LevelCritical is the level of what somebody has to look at now.
+// LevelCritical is the level of lines that need a person at once.
 const LevelCritical = slog.LevelError + 4
 
-// maxFrames is how much of a stack is logged: enough to reach where the work
-// began.
+// maxFrames bounds the logged stack. It reaches the request's handler.
 const maxFrames = 48
 
-// PanicAttrs says of a panic with what type of value and where it happened. It is
-// called in the deferred function that recovers. The value itself may hold
-// payload, and so may arguments, so neither is among the attributes.
+// PanicAttrs returns the type of a panic's value and the stack. The deferred function
+// that recovers has to call it. The value and the arguments may hold payload, so they
+// are not among the attributes.
 func PanicAttrs(value any) []slog.Attr {
 	var counters [maxFrames]uintptr
 	frames := runtime.CallersFrames(counters[:runtime.Callers(2, counters[:])])

@@ -2,9 +2,8 @@ package transfer
 
 import "time"
 
-// Next tells what the next step of the instruction does and when it may begin, as
-// far as nothing happens before; [PlanNothing] where none comes. It is for people:
-// a step looks for itself.
+// Next returns the plan of the next step and its earliest time, if nothing changes
+// before; [PlanNothing] for none. It is for display: a step plans again.
 func (in Instruction) Next() (Plan, time.Time) {
 	plan := planFor(in, in.NextCheckAt)
 	if plan == PlanNothing {
@@ -13,8 +12,8 @@ func (in Instruction) Next() (Plan, time.Time) {
 	return plan, in.NextCheckAt
 }
 
-// WatchedUntil is when the bank is no longer asked about an instruction whose
-// outcome is final; zero while it is not.
+// WatchedUntil is the end of the status checks of a final instruction; zero for one
+// that is not final.
 func (in Instruction) WatchedUntil() time.Time {
 	if in.FinalAt.IsZero() {
 		return time.Time{}

@@ -10,24 +10,24 @@ import (
 
 // Figures of the state machine that no bank changes.
 const (
-	// lease is how long one exchange and its recording may take; a step that goes
-	// on to a send holds a new one.
+	// lease bounds one exchange and its recording. A resend in the same step gets a new
+	// lease.
 	lease = 60 * time.Second
 	// maxResends bounds the sends after the first.
 	maxResends = 3
-	// giveUpAfter is how long after the creation a person decides.
+	// giveUpAfter is the time after the creation or a new key at which people decide.
 	giveUpAfter = 7 * 24 * time.Hour
-	// watchFor is how long after a final state the bank is still asked, daily.
+	// watchFor is the time of daily status checks after a final state.
 	watchFor = 10 * 24 * time.Hour
-	// firstCheckAtLeast is the least time between a send and the first question.
+	// firstCheckAtLeast is the least time between a send and the first status check.
 	firstCheckAtLeast = 15 * time.Second
-	// heldFor is the least time before a bank that did not let us in is tried
-	// again.
+	// heldFor is the least time to the next exchange after the bank rejected our
+	// credentials.
 	heldFor = 10 * time.Minute
 )
 
-// pace is the time to the next question while uncertain, by the number of
-// questions that brought nothing; the last one repeats.
+// pace is the time to the next status check while uncertain, by the number of checks
+// without a change; the last value repeats.
 var pace = [...]time.Duration{
 	30 * time.Second, 2 * time.Minute, 10 * time.Minute, 30 * time.Minute,
 	time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
@@ -35,38 +35,37 @@ var pace = [...]time.Duration{
 
 // Policy holds the figures that differ between banks.
 type Policy struct {
-	// KeyLifetime is how long the bank remembers an idempotency key.
+	// KeyLifetime is the time for which the bank remembers an idempotency key.
 	KeyLifetime time.Duration
-	// VisibilityLag is how late the status API may show a transfer.
+	// VisibilityLag is the longest time until the status API shows a new transfer.
 	VisibilityLag time.Duration
-	// SendTimeout is the time limit of one send, StatusTimeout that of one
-	// question.
+	// SendTimeout and StatusTimeout bound one exchange each.
 	SendTimeout, StatusTimeout time.Duration
 }
 
 func (p Policy) lag() time.Duration        { return max(p.VisibilityLag, time.Second) }
 func (p Policy) firstCheck() time.Duration { return max(p.VisibilityLag, firstCheckAtLeast) }
 
-// Plan is what a step does with an instruction that it holds.
+// Plan is the next exchange of a step with the bank.
 type Plan int
 
 const (
-	// PlanNothing means that the step is over. The zero value.
+	// PlanNothing ends the step. The zero value.
 	PlanNothing Plan = iota
-	// PlanSend means to send; the send is already counted.
+	// PlanSend sends the instruction; the send is already counted.
 	PlanSend
-	// PlanAsk means to ask the status API.
+	// PlanAsk asks the status API.
 	PlanAsk
 )
 
 // Event is a row in the history of an instruction.
 type Event struct {
 	From, To State
-	// Cause is what made the change: created, send, send answered, status or decided.
+	// Cause is one of the Cause constants.
 	Cause string
-	// HTTPStatus is the bank's; zero where there was no answer.
+	// HTTPStatus is the bank's; zero if there was no answer.
 	HTTPStatus int
-	// Detail says in words what was seen. It holds no payload.
+	// Detail describes the bank's answer or the decision. It holds no payload.
 	Detail string
 }
 
@@ -78,53 +77,47 @@ const (
 	CauseStatus  = "status"
 )
 
-// Change is one change of an instruction, with everything that belongs into the
-// same transaction. The zero value changes nothing.
+// Change is one change of an instruction, with all rows of its transaction. The zero
+// value changes nothing.
 type Change struct {
-	// Write says that something is to be stored.
+	// Write is false if the change stores nothing.
 	Write bool
 	// Next is the instruction after the change.
 	Next Instruction
-	// Event is the history's row, under Next's version; nil for a mere lease.
+	// Event is the row of the history, under Next's version; nil for a lease alone.
 	Event *Event
-	// Class names what was seen of the bank, as [SendClass] and [StatusReading] do;
-	// empty where the change is not about an exchange.
+	// Class is the name of the exchange's [SendClass] or [StatusReading]; empty without an
+	// exchange.
 	Class string
-	// Supersedes is the instruction as it was under the key that Next no longer
-	// has; nil where the key and the body stay what they are.
+	// Supersedes is the instruction before a change of its key and body; nil if they stay.
 	Supersedes *Instruction
-	// Reverse says to insert the movement's reversal, for the reason of Next's
-	// state.
+	// Reverse inserts the movement's reversal, with Next's state as the reason.
 	Reverse bool
-	// Settled says that the outcome has become final: the receipt's expiry
-	// begins.
+	// Settled reports the first final state: the receipt's expiry begins.
 	Settled bool
-	// Level is how loud the line about the change is; [LevelCritical] is for what
-	// must never happen.
+	// Level is the level of the log line; [LevelCritical] for a contradiction of the bank.
 	Level slog.Level
-	// Follow is what the step does after the change, under the lease of Next.
+	// Follow is the next exchange of the step, under the lease of Next.
 	Follow Plan
 }
 
-// Errors by which a change is not made.
+// Errors of a step that changes nothing.
 var (
-	// ErrNotDue reports an instruction that needs nothing now, or that another
-	// step works on.
+	// ErrNotDue reports an instruction that is not due or that another step holds.
 	ErrNotDue = errors.New("the bank instruction is not due")
-	// ErrLeaseLost reports an instruction that somebody else has changed in the
-	// meantime. What the step has seen is not recorded; the next step asks again.
-	ErrLeaseLost = errors.New("the bank instruction was changed by somebody else")
-	// ErrOutOfTime reports an exchange that was not begun, because its lease or the
-	// key's life could have ended before it. The next step asks first.
+	// ErrLeaseLost reports an instruction that another step has changed during the
+	// exchange. The exchange is not recorded; the next step asks again.
+	ErrLeaseLost = errors.New("another step has changed the bank instruction")
+	// ErrOutOfTime reports an exchange that was not begun, because it could outlast its
+	// lease or the key's lifetime. The next step asks first.
 	ErrOutOfTime = errors.New("too late to begin the exchange with the bank")
 	// ErrNoInstruction reports a settlement without a bank instruction.
 	ErrNoInstruction = errors.New("the settlement has no bank instruction")
 )
 
-// Claim leases the instruction to owner. Where the plan is to send, the send is
-// counted in the same change: from then on it may have reached the bank. A store
-// can run Claim again after its own commit: it recognises owner and changes
-// nothing more. It fails with [ErrNotDue].
+// Claim leases the instruction to owner and counts the send if the plan is to send: from
+// this commit on it may have reached the bank. A store can run Claim again after its own
+// commit; Claim then recognises owner and writes nothing. It fails with [ErrNotDue].
 func (p Policy) Claim(in Instruction, owner string, now time.Time) (Change, error) {
 	if in.Owner == owner {
 		plan := PlanAsk
@@ -139,7 +132,7 @@ func (p Policy) Claim(in Instruction, owner string, now time.Time) (Change, erro
 	}
 	next := in
 	if !in.LeaseUntil.IsZero() && in.Sends > 0 {
-		// The holder died. If it was sending, it may have begun as late as this.
+		// The lease's holder crashed. Its send may have begun as late as this.
 		next.LastSentAt = later(in.LastSentAt, in.LeaseUntil.Add(-p.SendTimeout))
 	}
 	hold(&next, owner, now)
@@ -152,7 +145,7 @@ func (p Policy) Claim(in Instruction, owner string, now time.Time) (Change, erro
 	return Change{Write: true, Next: next, Event: event, Follow: PlanSend}, nil
 }
 
-// planFor tells what an instruction needs now.
+// planFor returns the plan of a step that begins now.
 func planFor(in Instruction, now time.Time) Plan {
 	if in.NextCheckAt.IsZero() || now.Before(in.NextCheckAt) {
 		return PlanNothing
@@ -160,13 +153,13 @@ func planFor(in Instruction, now time.Time) Plan {
 	switch in.State {
 	case StateUncertain:
 		if len(in.Superseded) > 0 {
-			return PlanAsk // no send without a look at the keys that it had
+			return PlanAsk // a send needs the status of the superseded keys first
 		}
 		if in.Sends == 0 {
-			return PlanSend // nothing can have reached the bank
+			return PlanSend // no send can have reached the bank
 		}
 		if in.SendDeferred && in.Sends <= maxResends && now.Before(in.ResendNotAfter) {
-			return PlanSend // the bank asked for it
+			return PlanSend // the bank asked for a retry
 		}
 		return PlanAsk
 	case StateAccepted, StateConfirmed, StateRejected:
@@ -177,13 +170,13 @@ func planFor(in Instruction, now time.Time) Plan {
 	return PlanNothing
 }
 
-// hold leases next. A step that dies leaves it due when the lease ends.
+// hold leases next to owner. After a crash it is due at the end of the lease.
 func hold(next *Instruction, owner string, now time.Time) {
 	next.Owner, next.LeaseUntil = owner, now.Add(lease)
 	next.NextCheckAt = next.LeaseUntil
 }
 
-// holdForSend makes a new instruction one that owner holds and is about to send.
+// holdForSend leases a new instruction to owner and counts its send.
 func (p Policy) holdForSend(in *Instruction, owner string) {
 	now := in.NextCheckAt
 	hold(in, owner, now)
@@ -201,18 +194,17 @@ func (p Policy) countSend(next *Instruction, now time.Time) {
 	}
 }
 
-// Interval is the time that an exchange with the bank took. What the bank said was
-// true at some moment of it, so each rule counts from the end that makes it wait
-// longer.
+// Interval is the time of an exchange with the bank. The answer was true at some moment
+// of it, so each rule counts from the end that makes it wait longer.
 type Interval struct{ Began, Ended time.Time }
 
-// Sent works out the change that a send's result makes.
+// AfterSend returns the change after a send.
 func (p Policy) AfterSend(in Instruction, r SendResult, took Interval) (Change, error) {
-	in.LastSentAt = later(in.LastSentAt, took.Began) // the claim may have waited for its commit
+	in.LastSentAt = later(in.LastSentAt, took.Began) // the claim's commit may have been slow
 	return p.apply(in, r.observation(), CauseAnswer, r.Class.String(), r.Answer, took)
 }
 
-// Asked works out the change that what the status API said makes.
+// AfterStatus returns the change after a status check.
 func (p Policy) AfterStatus(in Instruction, said Statuses, took Interval) (Change, error) {
 	r := said.Current
 	if alive := said.supersededAlive(); alive != "" {
@@ -226,11 +218,11 @@ func (p Policy) AfterStatus(in Instruction, said Statuses, took Interval) (Chang
 	return p.apply(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, took)
 }
 
-// wantsProof reports whether an observation can lead to a send or to a reversal.
-// Neither may be while a key that the instruction had is in doubt.
+// wantsProof reports whether an observation can lead to a send or to a reversal. Both
+// need the status of every superseded key.
 func (p Policy) wantsProof(in Instruction, saw observation, took Interval) bool {
 	if saw == sawNotFound && in.State == StateUncertain {
-		return true // the first one lets the second send
+		return true // the first not-found allows a send after the second
 	}
 	t, _ := p.transition(in, saw, took)
 	return t.to != in.State && t.to.reverses()
@@ -243,7 +235,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// observe looks the transition up and works out everything that goes with it.
+// apply returns the change of the observation's transition.
 func (p Policy) apply(in Instruction, saw observation, cause, word string, answer BankAnswer, took Interval) (Change, error) {
 	now := took.Ended
 	t, ok := p.transition(in, saw, took)
@@ -264,7 +256,7 @@ func (p Policy) apply(in Instruction, saw observation, cause, word string, answe
 		t.then(p, &next, took)
 	}
 	if t.resend && answer.RetryAfter > 0 {
-		t.resend, t.note = false, "not found twice: sending the same key and bytes again when the bank wants to be asked"
+		t.resend, t.note = false, "not found twice: sending the same key and bytes again after the bank's Retry-After"
 		next.SendDeferred = true
 	}
 	change := Change{
@@ -284,7 +276,7 @@ func (p Policy) apply(in Instruction, saw observation, cause, word string, answe
 	return change, nil
 }
 
-// level is how loud a change by t is.
+// level is the log level of a change by t.
 func (t transition) level(in Instruction, saw observation, answer BankAnswer) slog.Level {
 	switch {
 	case t.critical:
@@ -292,7 +284,7 @@ func (t transition) level(in Instruction, saw observation, answer BankAnswer) sl
 	case t.to == StateManual && in.State != StateManual, saw == sawHeld:
 		return slog.LevelError
 	case answer.Detail != "" && (saw == sawPending || saw == sawConfirmed || saw == sawAccepted):
-		return slog.LevelWarn // the answer was understood, and something about it is unusual
+		return slog.LevelWarn // a clear answer with an unusual detail
 	}
 	return slog.LevelInfo
 }
@@ -306,12 +298,12 @@ func (p Policy) transition(in Instruction, saw observation, took Interval) (tran
 	return transition{}, false
 }
 
-// countCheck keeps the books of a state that was entered, and of one that was kept.
+// countCheck updates the counters and times of a kept or a new state.
 func countCheck(next *Instruction, from State, saw observation, now time.Time) {
 	if next.State == from {
 		next.Checks++
 		if saw == sawUncertain {
-			next.Checks = 0 // the questions about a send begin anew
+			next.Checks = 0 // the checks of the new send begin
 		}
 		return
 	}
@@ -324,7 +316,7 @@ func countCheck(next *Instruction, from State, saw observation, now time.Time) {
 	}
 }
 
-// nextCheck is when next is looked at next, after saw was seen; zero for never.
+// nextCheck is the time of the next step after the observation; zero for never.
 func (p Policy) nextCheck(next Instruction, saw observation, answer BankAnswer, now time.Time) time.Time {
 	wait := p.wait(next, saw, now)
 	if wait == 0 {
@@ -361,7 +353,7 @@ func (p Policy) wait(next Instruction, saw observation, now time.Time) time.Dura
 
 func (p Policy) waitUncertain(next Instruction, saw observation) time.Duration {
 	scheduled := jitter(pace[min(max(int(next.Checks)-1, 0), len(pace)-1)], next)
-	switch saw { //nolint:exhaustive // the others have nothing special about them
+	switch saw { //nolint:exhaustive // the other observations use the schedule
 	case sawUncertain:
 		return p.firstCheck()
 	case sawHeld:
@@ -372,9 +364,9 @@ func (p Policy) waitUncertain(next Instruction, saw observation) time.Duration {
 	return scheduled
 }
 
-// jitter spreads d by up to a fifth, so that instructions that met one outage do
-// not all come back at the same moment. It depends on the instruction and its
-// number of checks alone: the same history gives the same times.
+// jitter changes d by up to a fifth, so that instructions of one outage are not due at
+// the same moment. It depends on the instruction and its checks alone, so the same
+// history gives the same times.
 func jitter(d time.Duration, in Instruction) time.Duration {
 	h := fnv.New32a()
 	_, _ = fmt.Fprintf(h, "%s %d", in.SettlementID, in.Checks)

@@ -10,23 +10,22 @@ import (
 	"time"
 )
 
-// Reconciler takes the bank instructions that are due a step further. Its fields
-// are set once, before the first call; it is safe for concurrent use, and runs
-// that overlap, in any number of instances, are harmless: each step leases its
-// instruction.
+// Reconciler makes the steps of due bank instructions. Its fields are set once, before
+// the first call; it is safe for concurrent use. Runs of several instances can overlap,
+// because each step leases its instruction.
 type Reconciler struct {
 	// Store keeps the instructions. Required.
 	Store Store
-	// Banking makes the steps. Nil means that no bank is configured: a run that
-	// finds anything due fails with [ErrNoBank].
+	// Banking makes the steps. Nil means that no bank is configured: a run that finds due
+	// instructions fails with [ErrNoBank].
 	Banking *Stepper
-	// Now tells the time. Required.
+	// Now returns the current time. Required.
 	Now func() time.Time
-	// Limit bounds the instructions that are listed at once, Concurrency those
-	// worked on at once. Both are required.
+	// Limit bounds the instructions of one query, Concurrency the concurrent steps. Both
+	// are required.
 	Limit, Concurrency int
-	// Margin is how long before the run's deadline no further step is begun: the
-	// longest that a step takes.
+	// Margin is the time before the run's deadline in which no step begins:
+	// [Stepper.Longest].
 	Margin time.Duration
 }
 
@@ -35,18 +34,19 @@ type Reconciler struct {
 type Reconciled struct {
 	// Due counts the due instructions.
 	Due int `json:"due"`
-	// States counts the instructions whose step was made, by their state after it.
+	// States counts the instructions with a completed step, by their new state.
 	States map[State]int `json:"states,omitempty"`
-	// Skipped counts those that another step held.
+	// Skipped counts the instructions that another step held.
 	Skipped int `json:"skipped,omitzero"`
-	// Failed counts those whose step failed; the next run tries again.
+	// Failed counts the failed steps; the next run repeats them.
 	Failed int `json:"failed,omitzero"`
-	// Left counts those that the run had no time for; the next run continues.
+	// Left counts the instructions without a step for lack of time; the next run
+	// continues.
 	Left int `json:"left,omitzero"`
 	// OldestUncertainSeconds is the age of the oldest uncertain instruction; zero for
 	// none.
 	OldestUncertainSeconds int64 `json:"oldest_uncertain_seconds"`
-	// Manual counts the instructions that wait for a person, up to [MaxManual].
+	// Manual counts the manual instructions, up to [MaxManual].
 	Manual int `json:"manual"`
 	// NextDue is when the next instruction is due; zero for none.
 	NextDue time.Time `json:"next_due,omitzero"`
@@ -64,17 +64,16 @@ func (r Reconciled) LogValue() slog.Value {
 	return slog.GroupValue(attrs...)
 }
 
-// backlogTimeout bounds the look at what is left. It does not depend on the run's
-// deadline, which the run may have used up.
+// backlogTimeout bounds the query of the backlog at the end of a run. The run's own
+// deadline may be over by then.
 const backlogTimeout = 10 * time.Second
 
-// Reconcile makes one run: it works until nothing is due that it has not tried,
-// or its time is up.
+// Reconcile makes one run: it tries each due instruction once, until its time is up.
 func (r *Reconciler) Reconcile(ctx context.Context) (Reconciled, error) {
 	run := Reconciled{States: map[State]int{}}
 	tried := map[string]bool{}
 	for more := true; more; {
-		// Those that failed are still due and must not stand in the way of others.
+		// Failed instructions are still due and must not fill the limit.
 		limit := r.Limit + len(tried)
 		due, err := r.Store.Due(ctx, r.Now(), limit)
 		if err != nil {
@@ -108,8 +107,7 @@ func (r *Reconciler) withBacklog(ctx context.Context, run Reconciled) (Reconcile
 	return run, nil
 }
 
-// steps makes the steps, Concurrency at a time. Those for which there is no time
-// are left.
+// steps makes the steps, Concurrency at a time, and counts the rest as left.
 func (r *Reconciler) steps(ctx context.Context, due []string, run *Reconciled) {
 	var (
 		mu      sync.Mutex
@@ -140,7 +138,7 @@ func (r *Reconciler) steps(ctx context.Context, due []string, run *Reconciled) {
 	workers.Wait()
 }
 
-// step makes one step, and outlives its panic.
+// step makes one step and recovers from its panic.
 func (r *Reconciler) step(ctx context.Context, id string) (state State, err error) {
 	defer func() {
 		if p := recover(); p != nil {

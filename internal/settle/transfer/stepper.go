@@ -4,47 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/settleonce/settleonce/internal/settle/payout"
 	"log/slog"
 	"time"
+
+	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// recordTimeout bounds the recording of what was seen of the bank. It does not
-// depend on who waits: what the bank said must not be lost because a caller left.
+// recordTimeout bounds the commit that records an exchange. The caller's context does
+// not end it: a cancelled request must not lose the bank's answer.
 const recordTimeout = 10 * time.Second
 
-// claimTimeout bounds the whole of a step's waiting for the store before and
-// between its exchanges. A claim that was begun is not given up because a caller
-// left: it can have counted a send.
+// claimTimeout bounds the commit that claims an instruction. The caller's context does
+// not end it: the claim may have counted a send.
 const claimTimeout = lease
 
-// ErrNoBank reports a payout that wants a bank instruction where no bank is
-// configured. The payout is not settled, so that nothing is booked that could
-// not be paid; it is delivered again until the configuration is right.
+// ErrNoBank reports a payout with a creditor account while no bank is configured. The
+// payout is not settled, so the ledger holds no movement that cannot be paid. Pub/Sub
+// redelivers it until the configuration is right.
 var ErrNoBank = errors.New("the payout names a creditor_account and no bank is configured")
 
-// Stepper takes bank instructions from where they are to where they go next. The
-// delivery that creates an instruction, a redelivery of an open one and the
-// reconciler all call the same [Stepper.Step]. Its fields are set once, before
-// the first call; it is safe for concurrent use, by any number of instances.
+// Stepper makes the steps of bank instructions, for deliveries and for the reconciler.
+// Its fields are set once, before the first call; it is safe for concurrent use, by any
+// number of instances.
 type Stepper struct {
 	// Store keeps the instructions. Required.
 	Store Store
-	// Bank is asked. Required.
+	// Bank executes the instructions. Required.
 	Bank Bank
-	// Policy is the bank's. Required.
+	// Policy holds the bank's time limits. Required.
 	Policy Policy
-	// NewID returns an ID that is unique to each call. Required.
+	// NewID returns a unique ID for each call. Required.
 	NewID func() string
-	// Now tells the time. Required.
+	// Now returns the current time. Required.
 	Now func() time.Time
 	// Log gets one line for each exchange with the bank. Required.
 	Log *slog.Logger
 }
 
-// Create returns the instruction of a payout, held by the delivery that creates it
-// and with its send counted: the commit that settles the payout is the only one
-// before the send. A nil Stepper fails with [ErrNoBank].
+// Create returns the instruction of a payout, leased to the delivery and with its send
+// counted, so the commit that settles the payout is the only one before the send. A nil
+// Stepper fails with [ErrNoBank].
 func (s *Stepper) Create(p payout.Payout, deliveryID string) (*Instruction, error) {
 	if s == nil {
 		return nil, ErrNoBank
@@ -58,18 +57,17 @@ func (s *Stepper) Create(p payout.Payout, deliveryID string) (*Instruction, erro
 	return in, nil
 }
 
-// SendCreated sends an instruction of [Stepper.Create] once it is committed, and
-// returns its state afterwards.
+// SendCreated sends a committed instruction of [Stepper.Create] and returns its new
+// state.
 func (s *Stepper) SendCreated(ctx context.Context, created Instruction) (State, error) {
 	return s.runPlan(ctx, Change{Next: created, Follow: PlanSend})
 }
 
-// Step takes one instruction a step further and returns its state afterwards. It
-// fails with [ErrNotDue] where there is nothing to do now, or another step is
-// doing it.
+// Step makes the next step of an instruction and returns its new state. It fails with
+// [ErrNotDue] if the instruction is not due or another step holds it.
 //
-// The bank is called between two transactions, never inside one: the first leases
-// the instruction and counts the send, the second records what was seen.
+// It calls the bank between two transactions, never inside one: the first leases the
+// instruction and counts the send, the second records the answer.
 func (s *Stepper) Step(ctx context.Context, settlementID string) (State, error) {
 	owner, now := s.NewID(), s.now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), claimTimeout)
@@ -83,8 +81,7 @@ func (s *Stepper) Step(ctx context.Context, settlementID string) (State, error) 
 	return s.runPlan(ctx, held)
 }
 
-// finish does what the plan of an instruction that this step holds says, and
-// what follows from that.
+// runPlan carries out the plan of a leased instruction, and the plans that follow.
 func (s *Stepper) runPlan(ctx context.Context, held Change) (state State, err error) {
 	for held.Follow != PlanNothing {
 		if held, err = s.exchangeAndRecord(ctx, held); err != nil {
@@ -94,8 +91,8 @@ func (s *Stepper) runPlan(ctx context.Context, held Change) (state State, err er
 	return held.Next.State, nil
 }
 
-// Longest is the longest that a step takes: a question that leads to a send, and
-// the recording of both. Zero for a nil Stepper.
+// Longest bounds the duration of a step: a status request, a send and the recording of
+// both. Zero for a nil Stepper.
 func (s *Stepper) Longest() time.Duration {
 	if s == nil {
 		return 0
@@ -103,7 +100,6 @@ func (s *Stepper) Longest() time.Duration {
 	return s.Policy.StatusTimeout + s.Policy.SendTimeout + 2*recordTimeout
 }
 
-// longest is the longest that one exchange of the plan takes.
 func (s *Stepper) exchangeLimit(plan Plan) time.Duration {
 	if plan == PlanSend {
 		return s.Policy.SendTimeout
@@ -111,11 +107,11 @@ func (s *Stepper) exchangeLimit(plan Plan) time.Duration {
 	return s.Policy.StatusTimeout
 }
 
-// now is cut to microseconds, which every store keeps.
+// now is truncated to microseconds, the precision of every store.
 func (s *Stepper) now() time.Time { return s.Now().UTC().Truncate(time.Microsecond) }
 
-// tooLate reports whether the exchange could outlast its lease, or would send a
-// key that the bank may have forgotten: the commit before it can have taken long.
+// tooLate reports whether the exchange could outlast its lease or send a forgotten key.
+// Both can happen after a slow commit.
 func (s *Stepper) tooLate(held Change, now time.Time) bool {
 	if now.Add(s.exchangeLimit(held.Follow)).After(held.Next.LeaseUntil) {
 		return true
@@ -123,7 +119,7 @@ func (s *Stepper) tooLate(held Change, now time.Time) bool {
 	return held.Follow == PlanSend && !now.Before(held.Next.ResendNotAfter)
 }
 
-// exchange does what the held instruction's plan says, and records it.
+// exchangeAndRecord makes one exchange with the bank and records its result.
 func (s *Stepper) exchangeAndRecord(ctx context.Context, held Change) (Change, error) {
 	began := s.now()
 	if s.tooLate(held, began) {
@@ -145,7 +141,7 @@ func (s *Stepper) exchangeAndRecord(ctx context.Context, held Change) (Change, e
 	return recorded, nil
 }
 
-// ask makes the one exchange of the plan and works out what it changes.
+// callBank makes one exchange with the bank and returns the resulting change.
 func (s *Stepper) callBank(ctx context.Context, held Change) (Change, error) {
 	in := held.Next
 	took := Interval{Began: s.now()}
@@ -163,8 +159,8 @@ func (s *Stepper) callBank(ctx context.Context, held Change) (Change, error) {
 	return Change{}, fmt.Errorf("exchange without a plan (%d)", held.Follow)
 }
 
-// applyIfHeld makes the change that was worked out for held, if it is still what is
-// stored. It recognises its own change after a lost answer.
+// applyIfHeld returns the change seen if in is still the instruction that this step
+// holds. After a lost answer it recognises its own change and writes nothing.
 func applyIfHeld(in, held Instruction, seen Change) (Change, error) {
 	switch {
 	case in.Owner != held.Owner:
@@ -178,7 +174,6 @@ func applyIfHeld(in, held Instruction, seen Change) (Change, error) {
 	return seen, nil
 }
 
-// log writes the line of one exchange.
 func (s *Stepper) log(ctx context.Context, held, seen Change, err error, took time.Duration) {
 	attrs := []slog.Attr{
 		slog.String("settlement_id", held.Next.SettlementID),

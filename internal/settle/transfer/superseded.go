@@ -11,19 +11,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// SupersededKey is an idempotency key that an instruction had before people
-// decided to send it again under a new one. The bank can still come up with a
-// transfer under it, so it is asked about in every question about the instruction.
+// SupersededKey is an earlier idempotency key of an instruction that people have given a
+// new one. The bank can still execute a transfer under it, so every status check of the
+// instruction asks about it too.
 type SupersededKey struct {
-	// Key is the key that was given up.
 	Key uuid.UUID
-	// At is when; a commit timestamp.
+	// At is the time of the decision.
 	At time.Time
 }
 
-// KeyOfGeneration returns the idempotency key of a settlement's instruction in
-// its n-th generation, counted from 1. The first is [InstructionKey]. No
-// settlement ID has a # in it, so that no two settlements have a key in common.
+// KeyOfGeneration returns the n-th idempotency key of a settlement's instruction, from
+// 1. The first is [InstructionKey]. Settlement IDs contain no #, so the keys of two
+// settlements differ.
 func KeyOfGeneration(settlementID string, n int) uuid.UUID {
 	if n <= 1 {
 		return InstructionKey(settlementID)
@@ -31,7 +30,7 @@ func KeyOfGeneration(settlementID string, n int) uuid.UUID {
 	return uuid.NewSHA1(instructionNamespace, []byte(settlementID+"#"+strconv.Itoa(n)))
 }
 
-// keySince is when the instruction got the key that it has.
+// keySince is the time at which the instruction got its present key.
 func (in Instruction) keySince() time.Time {
 	if n := len(in.Superseded); n > 0 {
 		return in.Superseded[n-1].At
@@ -39,25 +38,23 @@ func (in Instruction) keySince() time.Time {
 	return in.CreatedAt
 }
 
-// earlierMayHaveReached reports whether a send before the one that was counted last
-// can have reached the bank, under whatever key: what was sent under a key that was
-// given up may have been executed.
+// earlierMayHaveReached reports whether a send before the latest counted one may have
+// reached the bank, under the present or a superseded key.
 func (in Instruction) earlierMayHaveReached() bool { return in.Sends > 1 || len(in.Superseded) > 0 }
 
-// Statuses is what the status API said of an instruction. The zero value is
-// unknown.
+// Statuses are the results of a status check of all keys of an instruction. The zero
+// value is unknown.
 type Statuses struct {
-	// Current is about the key that the instruction has.
+	// Current is the result for the present key.
 	Current StatusResult
-	// Superseded is about each key that it had, in their order.
+	// Superseded has the results for [Instruction.Superseded], in the same order.
 	Superseded []StatusResult
-	// Later is about each of [Instruction.LaterKeys], where they were asked about.
+	// Later has the results for [Instruction.LaterKeys]; nil if they were not asked about.
 	Later []StatusResult
 }
 
-// LaterKeys are the idempotency keys that the instruction can still get, in their
-// order. None was ever sent by what the row says; where the database was restored to
-// an earlier time, the row may have forgotten it.
+// LaterKeys are the idempotency keys that the instruction can still get, in order. By
+// the row none was ever sent, but a restored database may have lost a send.
 func (in Instruction) LaterKeys() []uuid.UUID {
 	var keys []uuid.UUID
 	for n := len(in.Superseded) + 2; n <= maxSuperseded+1; n++ {
@@ -66,25 +63,25 @@ func (in Instruction) LaterKeys() []uuid.UUID {
 	return keys
 }
 
-// AskStatuses asks about every key that an instruction has or had, all at once: it
-// takes no longer than one question. status is a bank's [Bank.Status].
+// AskStatuses asks concurrently about the present and all superseded keys. status is a
+// bank's [Bank.Status].
 func AskStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction) Statuses {
 	return askStatuses(ctx, status, in, nil)
 }
 
-// AskAllStatuses asks about [Instruction.LaterKeys] too.
+// AskAllStatuses is [AskStatuses] with [Instruction.LaterKeys].
 func AskAllStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction) Statuses {
 	return askStatuses(ctx, status, in, in.LaterKeys())
 }
 
 func askStatuses(ctx context.Context, status func(context.Context, StatusRequest) StatusResult, in Instruction, later []uuid.UUID) Statuses {
 	var (
-		said      Statuses
-		questions sync.WaitGroup
-		panics    = make(chan any, len(in.Superseded)+len(later))
+		said     Statuses
+		requests sync.WaitGroup
+		panics   = make(chan any, len(in.Superseded)+len(later))
 	)
 	ask := func(key uuid.UUID, to *StatusResult) {
-		questions.Go(func() {
+		requests.Go(func() {
 			defer func() {
 				if p := recover(); p != nil {
 					panics <- p
@@ -108,19 +105,18 @@ func askStatuses(ctx context.Context, status func(context.Context, StatusRequest
 		ask(key, &said.Later[i])
 	}
 	said.Current = status(ctx, StatusRequest{Transfer: in.Transfer})
-	questions.Wait()
+	requests.Wait()
 	select {
 	case p := <-panics:
-		panic(p) // where the caller can outlive it
+		panic(p) // in the caller's goroutine, which recovers
 	default:
 		return said
 	}
 }
 
-// any reports whether the bank says reading of any key.
 func (s Statuses) any(reading StatusReading) bool { return s.count(reading) > 0 }
 
-// count is of how many keys the bank says reading.
+// count returns the number of keys with the reading.
 func (s Statuses) count(reading StatusReading) int {
 	n := 0
 	for _, said := range slices.Concat([]StatusResult{s.Current}, s.Superseded, s.Later) {
@@ -131,10 +127,11 @@ func (s Statuses) count(reading StatusReading) int {
 	return n
 }
 
-// known reports whether the bank's status of every key of the instruction is.
+// known reports whether the bank's status of the present and all superseded keys is
+// known.
 func (s Statuses) known(in Instruction) bool { return s.Unknown(in) == "" }
 
-// Unknown says of which key the bank's status is not known; empty for none.
+// Unknown names the first of these keys whose status is unknown; empty for none.
 func (s Statuses) Unknown(in Instruction) string {
 	if s.Current.Reading == StatusUnknown {
 		return joinDetail("no clear answer", s.Current.Answer.Detail)
@@ -147,8 +144,8 @@ func (s Statuses) Unknown(in Instruction) string {
 	return ""
 }
 
-// supersededAlive says which superseded key can have moved money, or can yet;
-// empty for none.
+// supersededAlive names the first superseded key under which the bank may have moved or
+// may move money; empty for none.
 func (s Statuses) supersededAlive() string {
 	for i, old := range s.Superseded {
 		switch old.Reading {
@@ -160,8 +157,7 @@ func (s Statuses) supersededAlive() string {
 	return ""
 }
 
-// unsettling reports whether the step that comes next would see something for
-// which people had to be asked.
+// needsReview reports whether the next step would move the instruction to manual.
 func (s Statuses) needsReview() bool {
 	return s.Current.Reading == StatusManual || s.Current.Reading == StatusAttention || s.supersededAlive() != ""
 }
