@@ -16,7 +16,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
-// scriptedBank answers sends and questions in order, the last ones for ever.
+// scriptedBank gives its answers in order and repeats the last ones.
 type scriptedBank struct {
 	sends    []transfer.SendClass
 	readings []transfer.StatusReading
@@ -25,8 +25,8 @@ type scriptedBank struct {
 	composed int
 }
 
-// Compose makes other bytes each time, as the next version of the program can:
-// what is sent has to be what was stored.
+// Compose returns different bytes each time, like a later version of the program. The
+// stepper has to send the stored bytes.
 func (b *scriptedBank) Compose(p payout.Payout, _ uuid.UUID) ([]byte, error) {
 	b.composed++
 	return fmt.Appendf(nil, "%s, composed %d", p.SettlementID, b.composed), nil
@@ -42,9 +42,9 @@ func (b *scriptedBank) Status(context.Context, transfer.StatusRequest) transfer.
 	return transfer.StatusResult{Reading: b.readings[min(b.asked, len(b.readings))-1]}
 }
 
-// history delivers a payout and lets time pass, question by question, until
-// nothing is due any more or limit questions were asked. It returns the states,
-// one for each change of state, and the store's content, checked after each step.
+// history delivers a payout, then advances the clock to each next check until none is
+// due, at most limit times. It returns the states, one for each change of state, and the
+// store's content. It checks the store's invariants after each step.
 func history(t *testing.T, bank *scriptedBank, limit int) ([]transfer.State, audit.Snapshot) {
 	t.Helper()
 	now := noon
@@ -93,7 +93,6 @@ func wantStates(t *testing.T, got []transfer.State, want ...transfer.State) {
 	}
 }
 
-// A time-out was taken for an error and was a success.
 func TestTimedOutSendThatSucceededIsConfirmed(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: []transfer.StatusReading{transfer.StatusUnknown, transfer.StatusConfirmed}}
@@ -104,8 +103,7 @@ func TestTimedOutSendThatSucceededIsConfirmed(t *testing.T) {
 	}
 }
 
-// Every error meant failed, the key was pruned after 24 hours, and the retry was
-// a second payout.
+// The bank drops keys after 24 hours. A resend after that pays twice.
 func TestForgottenKeyIsNeverResent(t *testing.T) {
 	t.Parallel()
 	unknownForADay := make([]transfer.StatusReading, 9)
@@ -117,7 +115,6 @@ func TestForgottenKeyIsNeverResent(t *testing.T) {
 	}
 }
 
-// An old pending payment was marked failed without asking.
 func TestPendingTransferBecomesManualAfterSevenDays(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: []transfer.StatusReading{transfer.StatusPending}}
@@ -128,7 +125,6 @@ func TestPendingTransferBecomesManualAfterSevenDays(t *testing.T) {
 	}
 }
 
-// A late status took a final state back.
 func TestLateStatusKeepsFinalStates(t *testing.T) {
 	t.Parallel()
 	late := []transfer.StatusReading{transfer.StatusConfirmed, transfer.StatusPending, transfer.StatusUnknown, transfer.StatusNotFound, transfer.StatusConfirmed}
@@ -142,7 +138,6 @@ func TestLateStatusKeepsFinalStates(t *testing.T) {
 	}
 }
 
-// A returned transfer was still "completed".
 func TestReturnedTransferIsReversed(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendAccepted}, readings: []transfer.StatusReading{
@@ -155,14 +150,13 @@ func TestReturnedTransferIsReversed(t *testing.T) {
 	}
 }
 
-// SDKs made a new key or another body for each retry.
 func TestEveryResendHasTheSameKeyAndBytes(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendUncertain}, readings: []transfer.StatusReading{transfer.StatusNotFound}}
 	states, _ := history(t, bank, 100)
 	wantStates(t, states, transfer.StateUncertain, transfer.StateManual)
 	if len(bank.sent) != 4 {
-		t.Errorf("%d sends, want the first and three more", len(bank.sent))
+		t.Errorf("%d sends, want 4", len(bank.sent))
 	}
 	for i, r := range bank.sent {
 		if r.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" || string(r.Body) != "stl-8472, composed 1" || r.EarlierMayHaveReached != (i > 0) {
@@ -171,7 +165,6 @@ func TestEveryResendHasTheSameKeyAndBytes(t *testing.T) {
 	}
 }
 
-// A bank that executes what it had rejected is a case for a person, at once.
 func TestConfirmedAfterRejectedIsManual(t *testing.T) {
 	t.Parallel()
 	bank := &scriptedBank{sends: []transfer.SendClass{transfer.SendRejected}, readings: []transfer.StatusReading{transfer.StatusConfirmed}}

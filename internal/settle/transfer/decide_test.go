@@ -14,11 +14,10 @@ import (
 	"github.com/google/uuid"
 )
 
-// long is when the bank has forgotten the key of an instruction that was sent at
-// noon.
+// long is a time at which the bank has forgotten a key that was sent at noon.
 var long = noon.Add(policy.KeyLifetime + 3*time.Hour)
 
-// manual is an instruction that was sent at noon and waits for a person.
+// manual is a manual instruction that was sent at noon.
 func manual() Instruction {
 	in := sent(StateManual)
 	in.LeaseUntil, in.NextCheckAt, in.Version = time.Time{}, time.Time{}, 5
@@ -46,8 +45,8 @@ func ruling(d Decision, said ...StatusReading) Ruling {
 	return r
 }
 
-// allowed is every decision with everything that the bank can say of the key, and
-// the state that it leads to; empty: there is an objection.
+// allowed is the new state for every decision and every bank status; empty means that
+// the decision is refused.
 var allowed = map[Decision]map[StatusReading]State{
 	DecideConfirmed: {
 		StatusUnknown: "", StatusNotFound: StateConfirmed, StatusPending: StateConfirmed, StatusConfirmed: StateConfirmed,
@@ -69,7 +68,7 @@ func TestDecideAgainstEveryBankStatus(t *testing.T) {
 		for reading, to := range readings {
 			change, err := policy.Decide(manual(), ruling(decision, reading))
 			if to == "" {
-				wantObjection(t, fmt.Sprintf("%s, bank %s", decision, reading), change, err)
+				wantRefused(t, fmt.Sprintf("%s, bank %s", decision, reading), change, err)
 				continue
 			}
 			if err != nil || change.Next.State != to || !change.Write || change.Reverse != to.reverses() || change.Settled != to.Final() {
@@ -83,19 +82,18 @@ func TestDecideAgainstEveryBankStatus(t *testing.T) {
 	}
 }
 
-func wantObjection(t *testing.T, name string, change Change, err error) {
+func wantRefused(t *testing.T, name string, change Change, err error) {
 	t.Helper()
-	objection, is := errors.AsType[*Refused](err)
-	if !is || objection.Why == "" || objection.Do == "" {
-		t.Errorf("%s: error %v, want an objection", name, err)
+	refused, is := errors.AsType[*Refused](err)
+	if !is || refused.Why == "" || refused.Do == "" {
+		t.Errorf("%s: error %v, want a refusal", name, err)
 	}
 	if diff := cmp.Diff(Change{}, change); diff != "" {
-		t.Errorf("%s: a change beside an objection:\n%s", name, diff)
+		t.Errorf("%s: a change beside a refusal:\n%s", name, diff)
 	}
 }
 
-// TestDecisionAgainstTheBankStopsChecks: the daily question
-// would find the same and come back to them.
+// The daily status check would make the instruction manual again.
 func TestDecisionAgainstTheBankStopsChecks(t *testing.T) {
 	t.Parallel()
 	for reading, watched := range map[StatusReading]bool{
@@ -106,7 +104,7 @@ func TestDecisionAgainstTheBankStopsChecks(t *testing.T) {
 			t.Errorf("bank %s: %v, next check %v", reading, err, change.Next.NextCheckAt)
 		}
 		if watched && planFor(change.Next, long.Add(30*time.Hour)) != PlanAsk {
-			t.Errorf("bank %s: not asked about after a day", reading)
+			t.Errorf("bank %s: no status check after a day", reading)
 		}
 	}
 }
@@ -117,28 +115,28 @@ func TestDecideRefusesInvalidRulings(t *testing.T) {
 		name   string
 		change func(in *Instruction, r *Ruling)
 	}{
-		{"by nobody", func(_ *Instruction, r *Ruling) { r.By = "" }},
-		{"seconded by nobody", func(_ *Instruction, r *Ruling) { r.Second = " " }},
+		{"no name", func(_ *Instruction, r *Ruling) { r.By = "" }},
+		{"no second name", func(_ *Instruction, r *Ruling) { r.Second = " " }},
 		{"one person", func(_ *Instruction, r *Ruling) { r.Second = "Ines" }},
 		{"one person in other letters", func(_ *Instruction, r *Ruling) { r.Second = "iNES" }},
 		{"one person with spaces", func(_ *Instruction, r *Ruling) { r.Second = " In es" }},
-		{"one person with something hidden", func(_ *Instruction, r *Ruling) { r.Second = "Ines\u200b" }},
+		{"one person with an invisible character", func(_ *Instruction, r *Ruling) { r.Second = "Ines\u200b" }},
 		{"a name that is too long", func(_ *Instruction, r *Ruling) { r.Second = strings.Repeat("b", 129) }},
 		{"no note", func(_ *Instruction, r *Ruling) { r.Note = "" }},
 		{"a note that is too long", func(_ *Instruction, r *Ruling) { r.Note = strings.Repeat("n", 1001) }},
 		{"a note of two lines", func(_ *Instruction, r *Ruling) { r.Note = "a\nb" }},
-		{"no such decision", func(_ *Instruction, r *Ruling) { r.Decision = "returned" }},
+		{"unknown decision", func(_ *Instruction, r *Ruling) { r.Decision = "returned" }},
 		{"no decision", func(_ *Instruction, r *Ruling) { r.Decision = "" }},
-		{"decided meanwhile", func(in *Instruction, _ *Ruling) { in.Version = 6 }},
+		{"decided by others", func(in *Instruction, _ *Ruling) { in.Version = 6 }},
 		{"about a later version", func(_ *Instruction, r *Ruling) { r.Version = 6 }},
 		{"leased", func(in *Instruction, _ *Ruling) { in.LeaseUntil = long.Add(time.Nanosecond) }},
-		{"the bank was not asked about a superseded key", func(in *Instruction, _ *Ruling) { in.Superseded = make([]SupersededKey, 1) }},
+		{"a superseded key without status", func(in *Instruction, _ *Ruling) { in.Superseded = make([]SupersededKey, 1) }},
 	} {
 		for decision := range allowed {
 			in, r := manual(), ruling(decision, StatusNotFound)
 			test.change(&in, &r)
 			change, err := policy.Decide(in, r)
-			wantObjection(t, test.name+", "+string(decision), change, err)
+			wantRefused(t, test.name+", "+string(decision), change, err)
 		}
 	}
 	for _, state := range states {
@@ -149,7 +147,7 @@ func TestDecideRefusesInvalidRulings(t *testing.T) {
 			in := manual()
 			in.State = state
 			change, err := policy.Decide(in, ruling(decision, StatusNotFound))
-			wantObjection(t, string(state)+", "+string(decision), change, err)
+			wantRefused(t, string(state)+", "+string(decision), change, err)
 		}
 	}
 }
@@ -164,7 +162,7 @@ func TestDecideRefusesPerDecision(t *testing.T) {
 		d       Decision
 		said    []StatusReading
 		change  func(in *Instruction, r *Ruling)
-		objects bool
+		refused bool
 	}{
 		{"confirmed, and reversed", DecideConfirmed, []StatusReading{StatusConfirmed}, func(_ *Instruction, r *Ruling) { r.Reversed = true }, true},
 		{"rejected during the send", DecideRejected, []StatusReading{StatusNotFound}, func(_ *Instruction, r *Ruling) { r.Took = Interval{noon.Add(34 * time.Second), noon.Add(time.Minute)} }, true},
@@ -211,21 +209,20 @@ func TestDecideRefusesPerDecision(t *testing.T) {
 		in, r := manual(), ruling(test.d, test.said...)
 		test.change(&in, &r)
 		change, err := policy.Decide(in, r)
-		if test.objects {
-			wantObjection(t, test.name, change, err)
+		if test.refused {
+			wantRefused(t, test.name, change, err)
 		} else if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
 	}
 }
 
-// ofLaterKey is what the bank says of one of the keys that the instruction can get.
+// ofLaterKey sets the bank's status of a later key.
 func ofLaterKey(i int, reading StatusReading) func(in *Instruction, r *Ruling) {
 	return func(_ *Instruction, r *Ruling) { r.Said.Later[i].Reading = reading }
 }
 
-// TestDecideRefusesKeysUsedBeforeARestore: the row was restored to a time before its next key was
-// used, so that only the bank knows.
+// After a restore the row may have lost its latest keys, which the bank still knows.
 func TestDecideRefusesKeysUsedBeforeARestore(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Decision{DecideRejected, DecideResend} {
@@ -235,7 +232,7 @@ func TestDecideRefusesKeysUsedBeforeARestore(t *testing.T) {
 				r.Said.Later[i].Reading = reading
 				harmless := reading == StatusNotFound || reading == StatusRejected && d == DecideRejected
 				if change, err := policy.Decide(in, r); !harmless {
-					wantObjection(t, fmt.Sprintf("%s, key %d is %s", d, i+2, reading), change, err)
+					wantRefused(t, fmt.Sprintf("%s, key %d is %s", d, i+2, reading), change, err)
 				} else if err != nil {
 					t.Errorf("%s: %v", d, err)
 				}
@@ -244,7 +241,7 @@ func TestDecideRefusesKeysUsedBeforeARestore(t *testing.T) {
 		in, r := manual(), ruling(d, StatusNotFound)
 		r.Said.Later = nil
 		change, err := policy.Decide(in, r)
-		wantObjection(t, string(d)+", not asked about later keys", change, err)
+		wantRefused(t, string(d)+", not asked about later keys", change, err)
 	}
 	r := ruling(DecideRejected, StatusUnknown)
 	r.WithoutBank, r.Said.Later = true, nil
@@ -271,8 +268,7 @@ func superseded(n int) func(in *Instruction, r *Ruling) {
 	}
 }
 
-// TestDecideUsesTheKeyLifetimeOfTheFirstSend: whoever decides can have a configuration
-// with a shorter key lifetime than the function that sent.
+// settlectl can run with a shorter configured key lifetime than the function.
 func TestDecideUsesTheKeyLifetimeOfTheFirstSend(t *testing.T) {
 	t.Parallel()
 	const week = 7 * 24 * time.Hour
@@ -283,7 +279,7 @@ func TestDecideUsesTheKeyLifetimeOfTheFirstSend(t *testing.T) {
 		r := ruling(DecideResend, StatusNotFound)
 		r.Took = Interval{at, at}
 		if change, err := policy.Decide(in, r); !allowed {
-			wantObjection(t, at.Format(time.RFC3339), change, err)
+			wantRefused(t, at.Format(time.RFC3339), change, err)
 		} else if err != nil {
 			t.Errorf("%v: %v", at, err)
 		}
@@ -317,7 +313,7 @@ func TestDecideRecognisesItsOwnCommit(t *testing.T) {
 	}
 	r.ID = "another"
 	change, err := policy.Decide(made.Next, r)
-	wantObjection(t, "somebody else's decision", change, err)
+	wantRefused(t, "another ruling", change, err)
 }
 
 func TestDecisionEventHoldsTheProof(t *testing.T) {
@@ -359,9 +355,9 @@ func TestResendUnderANewKeyResetsTheInstruction(t *testing.T) {
 func TestKeysOfGenerations(t *testing.T) {
 	t.Parallel()
 	if KeyOfGeneration("stl-8472", 1) != InstructionKey("stl-8472") {
-		t.Error("the first key is not the one that depends on the settlement ID alone")
+		t.Error("the first key is not InstructionKey")
 	}
-	// Fixed for ever: another key is another transfer.
+	// The algorithm is fixed: a different key is a second transfer.
 	if got := KeyOfGeneration("stl-8472", 2).String(); got != "eef9dd6c-3ad8-5ebe-98e5-23d58044b9af" {
 		t.Errorf("second key %s", got)
 	}
@@ -377,7 +373,7 @@ func TestKeysOfGenerations(t *testing.T) {
 	}
 }
 
-// resent is an instruction under its second key, not sent under it yet.
+// resent is an instruction under its second key before the first send.
 func resent(t *testing.T) Instruction {
 	t.Helper()
 	change, err := policy.Decide(manual(), ruling(DecideResend, StatusNotFound))
@@ -394,7 +390,7 @@ func TestSendUnderANewKeyAsksAboutSupersededKeys(t *testing.T) {
 	in := resent(t)
 	deferred := in
 	deferred.Sends, deferred.SendDeferred, deferred.ResendNotAfter = 1, true, long.Add(time.Hour)
-	for name, in := range map[string]Instruction{"never sent": in, "the bank asked to come again": deferred} {
+	for name, in := range map[string]Instruction{"never sent": in, "retry deferred": deferred} {
 		if plan := planFor(in, long); plan != PlanAsk {
 			t.Errorf("%s: plan %d, want to ask", name, plan)
 		}
@@ -439,8 +435,7 @@ func TestTransferUnderASupersededKeyIsManual(t *testing.T) {
 	}
 }
 
-// TestNoReversalWhileASupersededKeyIsUnknown: that the present key came to nothing says
-// nothing of one that was given up.
+// The bank can still execute a transfer under the superseded key.
 func TestNoReversalWhileASupersededKeyIsUnknown(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -475,7 +470,7 @@ func TestNoReversalWhileASupersededKeyIsUnknown(t *testing.T) {
 	superseded(1)(&in, nil)
 	change, err := policy.AfterStatus(in, says(StatusRejected, StatusUnknown), Interval{long, long})
 	if err != nil || change.Next.State != StateManual || change.Level != LevelCritical {
-		t.Errorf("confirmed, and then rejected: %s, %v, %v; want it told whatever the old key is", change.Next.State, change.Level, err)
+		t.Errorf("confirmed, then rejected: %s, %v, %v; want manual and CRITICAL for an unknown old key", change.Next.State, change.Level, err)
 	}
 }
 
@@ -490,7 +485,7 @@ func TestSevenDaysCountFromTheNewKey(t *testing.T) {
 	}
 }
 
-// statusBank says what became of each key.
+// statusBank has one status for each key.
 type statusBank struct {
 	Bank
 	mu   sync.Mutex

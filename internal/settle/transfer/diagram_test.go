@@ -29,18 +29,18 @@ func TestDiagramMatchesTransitions(t *testing.T) {
 	decisions := map[observation]Decision{
 		sawDecidedConfirmed: DecideConfirmed, sawDecidedRejected: DecideRejected, sawDecidedReturned: DecideRejected, sawDecidedResend: DecideResend,
 	}
-	there := map[string]bool{}
+	changes := map[string]bool{}
 	for _, row := range transitions {
 		change := string(row.from) + " to " + string(row.to)
 		if row.from == row.to {
 			continue
 		}
-		there[change] = true
+		changes[change] = true
 		if decision, decided := decisions[row.on]; decided && !strings.Contains(shown[change], "decide --"+string(decision)) {
 			t.Errorf("%s: %q does not name --%s", change, shown[change], decision)
 		}
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(there)), slices.Sorted(maps.Keys(shown))); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(changes)), slices.Sorted(maps.Keys(shown))); diff != "" {
 		t.Errorf("changes of state (-transitions +ARCHITECTURE.md):\n%s", diff)
 	}
 }

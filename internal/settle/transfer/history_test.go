@@ -2,8 +2,8 @@ package transfer
 
 import "testing"
 
-// TestHistoryOfEveryTransition wants every row of the state machine to be a
-// possible event, by its own cause and by no other.
+// TestHistoryOfEveryTransition checks that each row of the state machine is a possible
+// event by its own cause only.
 func TestHistoryOfEveryTransition(t *testing.T) {
 	t.Parallel()
 	for _, row := range transitions {
@@ -19,12 +19,12 @@ func TestHistoryOfEveryTransition(t *testing.T) {
 		{From: StateUncertain, To: StateUncertain, Cause: CauseCreated},
 		{From: StateNone, To: StateAccepted, Cause: CauseCreated},
 		{From: StateAccepted, To: StateAccepted, Cause: CauseSend},
-		// Never confirmed by the answer to a send, and never back from a final state.
+		// The answer to a send never confirms, and a final state is never undone.
 		{From: StateUncertain, To: StateConfirmed, Cause: CauseAnswer},
 		{From: StateConfirmed, To: StateAccepted, Cause: CauseStatus},
 		{From: StateRejected, To: StateConfirmed, Cause: CauseStatus},
 		{From: StateUncertain, To: StateAccepted, Cause: ""},
-		// People decide about what is manual alone, and a program does not.
+		// Only people leave manual, and they decide about nothing else.
 		{From: StateUncertain, To: StateConfirmed, Cause: CauseDecided},
 		{From: StateManual, To: StateConfirmed, Cause: CauseStatus},
 	} {
@@ -41,7 +41,7 @@ func TestSendBounds(t *testing.T) {
 	answer := Event{From: open, To: open, Cause: CauseAnswer, Detail: "uncertain; the answer is no JSON"}
 	notSent := Event{From: open, To: open, Cause: CauseAnswer, Detail: "not_sent; refused"}
 	send := Event{From: open, To: open, Cause: CauseSend}
-	question := Event{From: open, To: open, Cause: CauseStatus}
+	check := Event{From: open, To: open, Cause: CauseStatus}
 	for _, tt := range []struct {
 		name        string
 		history     []Event
@@ -51,9 +51,9 @@ func TestSendBounds(t *testing.T) {
 		{"answered", []Event{created, answer}, 1, 1},
 		{"not sent", []Event{created, notSent}, 0, 0},
 		{"not sent, then sent", []Event{created, notSent, send, answer}, 1, 1},
-		{"perhaps sent again", []Event{created, answer, question}, 1, 2},
-		{"a new key", []Event{created, answer, {From: StateManual, To: open, Cause: CauseDecided}, question}, 0, 1},
-		{"no more than allowed", []Event{created, answer, question, question, question, question, question}, 1, MaxSends},
+		{"perhaps sent again", []Event{created, answer, check}, 1, 2},
+		{"a new key", []Event{created, answer, {From: StateManual, To: open, Cause: CauseDecided}, check}, 0, 1},
+		{"no more than allowed", []Event{created, answer, check, check, check, check, check}, 1, MaxSends},
 	} {
 		if least, most := SendBounds(tt.history); least != tt.least || most != tt.most {
 			t.Errorf("%s: %d to %d, want %d to %d", tt.name, least, most, tt.least, tt.most)

@@ -21,8 +21,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/memstore"
 )
 
-// settledAtNoon returns a store with n instructions that are due at noon, and a
-// stepper on it at the time that now tells.
+// settledAtNoon returns a stepper on a store with n instructions that are due at noon.
 func settledAtNoon(t *testing.T, n int, bank transfer.Bank, now func() time.Time) *transfer.Stepper {
 	t.Helper()
 	store := memstore.New(func() time.Time { return noon })
@@ -63,7 +62,7 @@ func TestReconcileWorksOffTheBacklog(t *testing.T) {
 			t.Errorf("more than %d at a time", atOnce)
 			return transfer.SendResult{Class: transfer.SendAccepted}
 		}
-		runtime.Gosched() // lets the others in
+		runtime.Gosched() // to the other workers
 		<-slots
 		return transfer.SendResult{Class: transfer.SendAccepted}
 	}}
@@ -98,7 +97,7 @@ func TestReconcileStopsBeforeItsDeadline(t *testing.T) {
 	}
 }
 
-// deadlineOnly is a context that tells a deadline by another clock.
+// deadlineOnly is a context with a deadline of the test's clock.
 type deadlineOnly struct {
 	context.Context
 
@@ -158,10 +157,10 @@ func TestReconcileWithoutABank(t *testing.T) {
 	}
 }
 
-// TestStepDoesNotStartALateExchange: the commit before an exchange took long.
+// The commit before the exchange is slow.
 func TestStepDoesNotStartALateExchange(t *testing.T) {
 	t.Parallel()
-	for name, slow := range map[string]time.Duration{"the lease is used up": 45 * time.Second, "the key may be forgotten": 0} {
+	for name, slow := range map[string]time.Duration{"little of the lease left": 45 * time.Second, "key possibly forgotten": 0} {
 		var now atomic.Int64
 		clock := func() time.Time { return noon.Add(time.Duration(now.Load())) }
 		sends := 0
@@ -178,9 +177,8 @@ func TestStepDoesNotStartALateExchange(t *testing.T) {
 	}
 }
 
-// TestStepWithoutItsLeaseRecordsNothing: the answer to a send comes when the
-// lease has ended, and another step has taken over and recorded a change of its
-// own, which has the version that the first step would have given.
+// The answer to a send arrives after the end of the lease. Meanwhile a second step has
+// recorded a change under the version that the first step would use.
 func TestStepWithoutItsLeaseRecordsNothing(t *testing.T) {
 	t.Parallel()
 	var now atomic.Int64 // nanoseconds after noon
@@ -202,7 +200,7 @@ func TestStepWithoutItsLeaseRecordsNothing(t *testing.T) {
 	}
 }
 
-// slowStore lets time pass in each of its commits.
+// slowStore advances the clock in each commit.
 type slowStore struct {
 	transfer.Store
 
@@ -214,8 +212,8 @@ func (s slowStore) Change(ctx context.Context, id string, decide func(transfer.I
 	return s.Store.Change(ctx, id, decide)
 }
 
-// refusingBank refuses every send, as the adapter tells it: where an earlier one
-// can have reached the bank, a refusal proves nothing. No key is known to it.
+// refusingBank refuses every send and finds no key. Like the bank adapter, it classifies
+// a refusal as uncertain if an earlier send may have reached the bank.
 type refusingBank struct {
 	transfer.Bank
 
@@ -234,20 +232,20 @@ func (b *refusingBank) Status(context.Context, transfer.StatusRequest) transfer.
 	return transfer.StatusResult{Reading: transfer.StatusNotFound}
 }
 
-// TestRefusalUnderANewKeyDoesNotReverse: the bank may have executed the transfer
-// under the key that was given up, and show it late.
+// The bank may have executed the transfer under the superseded key without showing it
+// yet.
 func TestRefusalUnderANewKeyDoesNotReverse(t *testing.T) {
 	t.Parallel()
 	bank := &refusingBank{}
 	stepper := settledAtNoon(t, 1, bank, func() time.Time { return noon.Add(50 * time.Hour) })
-	given := func(in transfer.Instruction) (transfer.Change, error) {
+	supersede := func(in transfer.Instruction) (transfer.Change, error) {
 		next := in
 		next.Transfer.Key, next.Body, next.Version = in.NextKey(), []byte("new"), in.Version+1
 		next.Superseded = []transfer.SupersededKey{{Key: in.Transfer.Key, At: noon}}
 		event := &transfer.Event{From: in.State, To: in.State, Cause: transfer.CauseDecided}
 		return transfer.Change{Write: true, Next: next, Supersedes: &in, Event: event}, nil
 	}
-	if _, err := stepper.Store.Change(t.Context(), "stl-0", given); err != nil {
+	if _, err := stepper.Store.Change(t.Context(), "stl-0", supersede); err != nil {
 		t.Fatal(err)
 	}
 	state, err := stepper.Step(t.Context(), "stl-0")

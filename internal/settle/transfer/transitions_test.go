@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
@@ -40,7 +41,7 @@ func sent(state State) Instruction {
 	return in
 }
 
-// sentAt and askedAt are exchanges that take no time.
+// sentAt and askedAt are exchanges without a duration.
 func sentAt(in Instruction, r SendResult, now time.Time) (Change, error) {
 	return policy.AfterSend(in, r, Interval{now, now})
 }
@@ -49,19 +50,18 @@ func askedAt(in Instruction, r StatusResult, now time.Time) (Change, error) {
 	return policy.AfterStatus(in, Statuses{Current: r}, Interval{now, now})
 }
 
-// TestNotFoundIntervalUsesTheLaterEnd: a question that began during the
-// send and ended after it proves nothing, and the lag counts from the end of the
-// first to the beginning of the second.
+// A status request that began during the send proves nothing. The lag counts from the
+// end of the first not-found to the beginning of the second.
 func TestNotFoundIntervalUsesTheLaterEnd(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
-	span := func(from, to int) Interval {
+	interval := func(from, to int) Interval {
 		return Interval{noon.Add(time.Duration(from) * time.Second), noon.Add(time.Duration(to) * time.Second)}
 	}
 	for _, test := range []struct {
 		took   Interval
 		resend bool
-	}{{span(34, 44), false}, {span(50, 60), false}, {span(74, 80), false}, {span(75, 80), true}} {
+	}{{interval(34, 44), false}, {interval(50, 60), false}, {interval(74, 80), false}, {interval(75, 80), true}} {
 		change, err := policy.AfterStatus(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, test.took)
 		if err != nil || (change.Follow == PlanSend) != test.resend {
 			t.Errorf("asked %v to %v after the send: %v, follow %d", test.took.Began.Sub(noon), test.took.Ended.Sub(noon), err, change.Follow)
@@ -70,8 +70,6 @@ func TestNotFoundIntervalUsesTheLaterEnd(t *testing.T) {
 	}
 }
 
-// TestKeyLifetimeEndsDuringAStatusRequest: a question that began in time and
-// ended too late allows no resend.
 func TestKeyLifetimeEndsDuringAStatusRequest(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
@@ -82,8 +80,6 @@ func TestKeyLifetimeEndsDuringAStatusRequest(t *testing.T) {
 	}
 }
 
-// TestNotFoundCountsFromTheLatestStartOfAnAbandonedSend: whoever takes over counts its deadline from
-// the latest moment at which it can have begun.
 func TestNotFoundCountsFromTheLatestStartOfAnAbandonedSend(t *testing.T) {
 	t.Parallel()
 	taken, err := policy.Claim(sent(StateUncertain), "second", noon.Add(lease))
@@ -117,7 +113,7 @@ func TestEveryObservationHasATransition(t *testing.T) {
 		}
 		for _, saw := range statusObservations {
 			if _, ok := policy.transition(sent(state), saw, Interval{noon, noon}); ok != asked[state] {
-				t.Errorf("%s after a question, observation %d: transition %t", state, saw, ok)
+				t.Errorf("%s after a status request, observation %d: transition %t", state, saw, ok)
 			}
 		}
 		for _, saw := range decided {
@@ -128,7 +124,8 @@ func TestEveryObservationHasATransition(t *testing.T) {
 	}
 }
 
-// TestTransitionsMatchTheStateContract compares the rows with the states' contract.
+// TestTransitionsMatchTheStateContract compares the table with the comments of the
+// states.
 func TestTransitionsMatchTheStateContract(t *testing.T) {
 	t.Parallel()
 	reached := map[State]map[State]bool{}
@@ -138,7 +135,7 @@ func TestTransitionsMatchTheStateContract(t *testing.T) {
 		}
 		reached[row.from][row.to] = true
 		if row.to == StateConfirmed && row.from != StateConfirmed && row.on != sawConfirmed && row.on != sawDecidedConfirmed {
-			t.Errorf("%s becomes confirmed without the status API or two people saying so", row.from)
+			t.Errorf("%s becomes confirmed without the status API or a decision", row.from)
 		}
 		if row.to.reverses() && row.to != row.from && (row.on == sawNotFound || row.on == sawUnknown || row.on == sawUncertain) {
 			t.Errorf("%s is reversed after observation %d, which proves nothing", row.from, row.on)
@@ -147,7 +144,7 @@ func TestTransitionsMatchTheStateContract(t *testing.T) {
 			t.Errorf("resend from %s after observation %d", row.from, row.on)
 		}
 		if row.critical && row.to != StateManual {
-			t.Errorf("critical, and %s becomes %s", row.from, row.to)
+			t.Errorf("critical, but %s becomes %s", row.from, row.to)
 		}
 	}
 	set := func(states ...State) map[State]bool {
@@ -182,15 +179,15 @@ func TestResendNeedsTwoNotFounds(t *testing.T) {
 		resend bool
 		to     State
 	}{
-		{"everything holds", func(*Instruction, *time.Time) {}, true, StateUncertain},
-		{"seen once", func(in *Instruction, _ *time.Time) { in.NotFoundSince = time.Time{} }, false, StateUncertain},
-		{"seen twice within the lag", func(in *Instruction, now *time.Time) { in.NotFoundSince = now.Add(-14 * time.Second) }, false, StateUncertain},
-		{"seen twice at the lag", func(in *Instruction, now *time.Time) { in.NotFoundSince = now.Add(-15 * time.Second) }, true, StateUncertain},
-		{"the send may still be under way", func(in *Instruction, now *time.Time) { in.LastSentAt = now.Add(-34 * time.Second) }, false, StateUncertain},
+		{"all conditions hold", func(*Instruction, *time.Time) {}, true, StateUncertain},
+		{"not found once", func(in *Instruction, _ *time.Time) { in.NotFoundSince = time.Time{} }, false, StateUncertain},
+		{"not found twice within the lag", func(in *Instruction, now *time.Time) { in.NotFoundSince = now.Add(-14 * time.Second) }, false, StateUncertain},
+		{"not found twice at the lag", func(in *Instruction, now *time.Time) { in.NotFoundSince = now.Add(-15 * time.Second) }, true, StateUncertain},
+		{"send possibly in progress", func(in *Instruction, now *time.Time) { in.LastSentAt = now.Add(-34 * time.Second) }, false, StateUncertain},
 		{"the third resend", func(in *Instruction, _ *time.Time) { in.Sends = 3 }, true, StateUncertain},
 		{"a fourth resend", func(in *Instruction, _ *time.Time) { in.Sends = 4 }, false, StateUncertain},
-		{"just before the key may be forgotten", func(in *Instruction, now *time.Time) { *now = in.ResendNotAfter.Add(-time.Nanosecond) }, true, StateUncertain},
-		{"the key may be forgotten", func(in *Instruction, now *time.Time) { *now = in.ResendNotAfter }, false, StateManual},
+		{"just before the end of the resend window", func(in *Instruction, now *time.Time) { *now = in.ResendNotAfter.Add(-time.Nanosecond) }, true, StateUncertain},
+		{"at the end of the resend window", func(in *Instruction, now *time.Time) { *now = in.ResendNotAfter }, false, StateManual},
 		{"accepted before", func(in *Instruction, _ *time.Time) { in.State = StateAccepted }, false, StateManual},
 	} {
 		in, now := allowed()
@@ -206,7 +203,7 @@ func TestResendNeedsTwoNotFounds(t *testing.T) {
 			t.Errorf("%s: next %+v", test.name, change.Next)
 		}
 		if change.Reverse {
-			t.Errorf("%s: not found reversed the movement", test.name)
+			t.Errorf("%s: reversed the movement", test.name)
 		}
 	}
 }
@@ -218,7 +215,7 @@ func TestResendNotAfterIsFourFifthsOfTheKeysLife(t *testing.T) {
 	}
 }
 
-// TestStatusCheckIntervals follows an instruction of which nothing is ever heard.
+// The bank never gives a clear answer.
 func TestStatusCheckIntervals(t *testing.T) {
 	t.Parallel()
 	in, now := sent(StateUncertain), noon
@@ -227,7 +224,7 @@ func TestStatusCheckIntervals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wait := change.Next.NextCheckAt.Sub(now); wait != 15*time.Second {
-		t.Errorf("first question after %v", wait)
+		t.Errorf("first check after %v", wait)
 	}
 	for n := 0; change.Next.State == StateUncertain; n++ {
 		now = change.Next.NextCheckAt
@@ -239,7 +236,7 @@ func TestStatusCheckIntervals(t *testing.T) {
 		}
 		want := pace[min(n, len(pace)-1)]
 		if wait := change.Next.NextCheckAt.Sub(now); wait < want*4/5 || wait > want*6/5 {
-			t.Errorf("question %d after %v, want %v with a fifth more or less", n+2, wait, want)
+			t.Errorf("check %d after %v, want %v ± a fifth", n+2, wait, want)
 		}
 	}
 	if now.Before(noon.Add(7*24*time.Hour)) || now.After(noon.Add(9*24*time.Hour)) || !change.Next.NextCheckAt.IsZero() {
@@ -282,10 +279,10 @@ func TestUnsentSendsAreNotCounted(t *testing.T) {
 	resent.Sends, resent.LastSentAt = 2, noon.Add(time.Hour)
 	change, err = sentAt(resent, SendResult{Class: SendNotSent}, noon)
 	if err != nil || change.Next.Sends != 1 || change.Next.FirstSentAt.IsZero() {
-		t.Errorf("a resend not sent: %v, %+v", err, change.Next)
+		t.Errorf("resend not sent: %v, %+v", err, change.Next)
 	}
 	if plan := planFor(change.Next, change.Next.NextCheckAt); plan != PlanAsk {
-		t.Errorf("a resend not sent: plan %d, want to ask", plan)
+		t.Errorf("resend not sent: plan %d, want to ask", plan)
 	}
 }
 
@@ -341,7 +338,7 @@ func TestLogLevelOfChanges(t *testing.T) {
 		{"unknown word", func() (Change, error) {
 			return askedAt(sent(StateAccepted), StatusResult{Reading: StatusPending, Answer: BankAnswer{Detail: "unknown word"}}, noon)
 		}, slog.LevelWarn},
-		{"a word for a person", func() (Change, error) {
+		{"attention", func() (Change, error) {
 			return askedAt(sent(StateAccepted), StatusResult{Reading: StatusAttention}, noon)
 		}, slog.LevelError},
 		{"another transfer", func() (Change, error) {
@@ -406,8 +403,7 @@ func TestClaimedInstructionIsDueWhenItsLeaseEnds(t *testing.T) {
 	}
 }
 
-// TestClaimRespectsTheLeaseOfADueInstruction: an instruction is due when its lease ends, unless
-// somebody makes it due earlier. The lease holds then too.
+// An operator can make an instruction due before its lease ends. The lease still holds.
 func TestClaimRespectsTheLeaseOfADueInstruction(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
@@ -420,8 +416,8 @@ func TestClaimRespectsTheLeaseOfADueInstruction(t *testing.T) {
 	}
 }
 
-// TestApplyIfHeldNeedsOwnerAndVersion: the owner and the version both
-// have to be those that the step held; one of them alone proves nothing.
+// Neither the owner nor the version alone proves that the step still holds the
+// instruction.
 func TestApplyIfHeldNeedsOwnerAndVersion(t *testing.T) {
 	t.Parallel()
 	held := sent(StateUncertain)
@@ -437,8 +433,8 @@ func TestApplyIfHeldNeedsOwnerAndVersion(t *testing.T) {
 		write   bool
 		err     error
 	}{
-		{"as it was held", "owner", 5, true, nil},
-		{"the own change, its answer lost", "owner", 6, false, nil},
+		{"unchanged", "owner", 5, true, nil},
+		{"own change after a lost answer", "owner", 6, false, nil},
 		{"leased to another step", "other", 5, false, ErrLeaseLost},
 		{"changed by another step", "other", 6, false, ErrLeaseLost},
 		{"changed twice by another step", "other", 7, false, ErrLeaseLost},
@@ -468,8 +464,8 @@ func TestJitterIsAFifthAtMost(t *testing.T) {
 	}
 }
 
-// TestResendWindowIsFixedByTheFirstSend: whoever sends again, an operator with another
-// key lifetime say, neither shortens nor lengthens it.
+// A resend with a different configured key lifetime, such as settlectl's, does not change
+// the window.
 func TestResendWindowIsFixedByTheFirstSend(t *testing.T) {
 	t.Parallel()
 	for _, life := range []time.Duration{policy.KeyLifetime / 2, policy.KeyLifetime * 2} {
@@ -480,7 +476,7 @@ func TestResendWindowIsFixedByTheFirstSend(t *testing.T) {
 		at := noon.Add(time.Hour)
 		change, err := other.AfterStatus(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, Interval{at, at})
 		if err != nil || change.Follow != PlanSend || !change.Next.ResendNotAfter.Equal(in.ResendNotAfter) || !change.Next.FirstSentAt.Equal(noon) {
-			t.Errorf("sent again by one with %v: %v, first at %v, not after %v", life, err, change.Next.FirstSentAt, change.Next.ResendNotAfter)
+			t.Errorf("resent with key lifetime %v: %v, first at %v, not after %v", life, err, change.Next.FirstSentAt, change.Next.ResendNotAfter)
 		}
 	}
 }
