@@ -56,9 +56,7 @@ func init() {
 			os.Exit(1)
 		}
 	}
-	//nolint:contextcheck // the instance, which the first request wires, outlives the request
 	functions.HTTP("SettlePayout", func(w http.ResponseWriter, r *http.Request) { instance().settle.ServeHTTP(w, r) })
-	//nolint:contextcheck // likewise
 	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { instance().reconcile.ServeHTTP(w, r) })
 }
 

@@ -13,13 +13,12 @@ import (
 	cloudevents "github.com/cloudevents/sdk-go/v2"
 )
 
-// TestAdaptorHangsAfterCancelledRequests is the reason why the functions are not
-// registered with functions.CloudEvent, which serves every request of an instance
-// through this handler of the CloudEvents SDK. When it fails, the SDK has been
-// mended, and what the package comment says of it is no longer true.
+// TestAdaptorHangsAfterCancelledRequests shows the fault of functions.CloudEvent, which
+// serves all requests of an instance through this handler of the CloudEvents SDK. If the
+// test fails, the SDK is fixed and the package comment is out of date.
 //
-// Each cancelled request leaves the handler without a receiver with a chance of
-// one half or more, so that a hundred of them leave it with one do not happen.
+// Each cancelled request takes the handler's receiver with a probability of at least one
+// half, so a hundred of them practically always do.
 func TestAdaptorHangsAfterCancelledRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -45,7 +44,7 @@ func TestAdaptorHangsAfterCancelledRequests(t *testing.T) {
 		select {
 		case <-deliver(t.Context()):
 		case <-time.After(time.Hour):
-			t.Fatal("no answer before any request was cancelled")
+			t.Fatal("no answer before the cancelled requests")
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -58,7 +57,7 @@ func TestAdaptorHangsAfterCancelledRequests(t *testing.T) {
 			t.Error("a healthy request was answered after 100 cancelled ones: functions.CloudEvent no longer hangs")
 		case <-time.After(time.Hour): // virtual
 		}
-		letGo(t.Context(), protocol, &serving)
+		receiveAll(t.Context(), protocol, &serving)
 	})
 }
 
@@ -72,8 +71,8 @@ func adaptorRequest(ctx context.Context) *http.Request {
 	return r
 }
 
-// letGo receives what still hangs in the handler, so that the test can end.
-func letGo(ctx context.Context, protocol *cloudevents.HTTPProtocol, serving *sync.WaitGroup) {
+// receiveAll receives the hanging requests, so that the test can end.
+func receiveAll(ctx context.Context, protocol *cloudevents.HTTPProtocol, serving *sync.WaitGroup) {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		serving.Wait()

@@ -10,14 +10,14 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// reply is an answer. Pub/Sub reads the status only; the body is for people. It
-// holds nothing of the payload but the settlement ID and the payload hash.
+// reply is an answer. Pub/Sub reads only the status; the body is for people. Of the
+// payload it contains only the settlement ID and the payload hash.
 type reply struct {
 	status int
 	body   any // encoded as JSON
 }
 
-// failure is the body of an answer that is not acknowledged.
+// failure is the body of an answer other than 200.
 type failure struct {
 	Outcome      string      `json:"outcome"` // unknown
 	SettlementID string      `json:"settlement_id,omitzero"`
@@ -25,34 +25,34 @@ type failure struct {
 	Error        string      `json:"error"`
 }
 
-// failed is the answer to a delivery of which no commit is known.
+// failed is the answer to a request without a settlement ID.
 func failed(status int, text string) reply {
 	return reply{status, failure{Outcome: settle.OutcomeUnknown.String(), Error: text}}
 }
 
-// The texts of errors in answers. An error's own text can quote values that an
-// answer must not hold; it is logged instead.
+// The texts of errors in answers. The error itself is only logged: it can quote values
+// that an answer must not contain.
 const (
-	textNoBank      = "not settled: the payout names a creditor_account and no bank is configured; delivered again until one is"
-	textUnknown     = "unknown whether committed: Spanner did not answer; the next delivery finds out"
-	textHashVersion = "not settled: the stored payload hash is of a version this instance does not know; a newer one has to settle it"
-	textDeadline    = "unknown whether settled: the time for one delivery ran out; Pub/Sub delivers it again"
-	textCancelled   = "unknown whether settled: the request was cancelled; Pub/Sub delivers it again"
-	textTooLarge    = "not kept: no quarantine row can hold the message; it goes to the dead-letter topic"
-	textOther       = "not settled; see the log; Pub/Sub delivers it again"
-	textPanic       = "unknown whether settled: a fault of the program; see the log; Pub/Sub delivers it again"
+	textNoBank      = "not settled: the payout names a creditor_account and no bank is configured; Pub/Sub redelivers it"
+	textUnknown     = "unknown whether committed: Spanner did not answer; Pub/Sub redelivers the payout"
+	textHashVersion = "not settled: the stored payload hash has a version unknown to this instance; a newer revision has to settle it"
+	textDeadline    = "unknown whether settled: the deadline of the delivery has passed; Pub/Sub redelivers it"
+	textCancelled   = "unknown whether settled: the request was cancelled; Pub/Sub redelivers it"
+	textTooLarge    = "not stored: no quarantine row can hold the message; it goes to the dead-letter topic"
+	textOther       = "not settled; see the log; Pub/Sub redelivers it"
+	textPanic       = "unknown whether settled: a fault of the program; see the log; Pub/Sub redelivers it"
 
-	textMisrouted = "not settled: the request brings a payout and ReconcileBank settles none; bind the payouts topic to SettlePayout; Pub/Sub delivers it again"
+	textMisrouted = "not settled: ReconcileBank received a payout; bind the payouts topic to SettlePayout; Pub/Sub redelivers it"
 	textMethod    = "only POST is answered"
-	textDraining  = "the instance is shutting down; nothing was begun"
+	textDraining  = "the instance is shutting down; no work began"
 	textGone      = "the request was cancelled before work began"
-	textBodySize  = "the body is larger than 16777216 bytes; Pub/Sub messages have 10000000 at most"
-	textSlow      = "the body did not come in whole in time; Pub/Sub delivers it again"
-	textBroken    = "the body broke off while it was read"
+	textBodySize  = "the body is larger than 16777216 bytes; a Pub/Sub message has at most 10000000"
+	textSlow      = "the body did not arrive in time; Pub/Sub redelivers it"
+	textBroken    = "the body ended early"
 )
 
-// errorClasses maps errors to answers. The first match counts, so the more exact
-// error stands before the context's errors, which it may wrap.
+// errorClasses maps errors to answers. The first match counts, so specific errors precede
+// the context's errors, which they may wrap.
 var errorClasses = [...]struct {
 	class  error
 	status int

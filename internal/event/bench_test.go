@@ -62,17 +62,16 @@ func request(tb testing.TB) (serve func()) {
 	}
 }
 
-// TestRequestAllocations keeps what a request costs beside settling from growing
-// unnoticed. Under the race detector pools drop some of what they have: the limit
-// leaves room for that.
+// The limit is above the measured value: under the race detector sync.Pool drops some
+// of its objects.
 func TestRequestAllocations(t *testing.T) {
 	const most = 80
 	if allocations := testing.AllocsPerRun(100, request(t)); allocations > most {
-		t.Errorf("%v allocations, at most %v are wanted", allocations, float64(most))
+		t.Errorf("%v allocations, want at most %v", allocations, float64(most))
 	}
 }
 
-// BenchmarkHandler measures what a request costs beside settling.
+// BenchmarkHandler measures a request without settling.
 func BenchmarkHandler(b *testing.B) {
 	serve := request(b)
 	b.ReportAllocs()
@@ -81,8 +80,8 @@ func BenchmarkHandler(b *testing.B) {
 	}
 }
 
-// BenchmarkDelivery measures a whole delivery, from the HTTP request to the
-// answer, with the store in memory: everything but the network and Spanner.
+// BenchmarkDelivery measures a delivery from the HTTP request to the answer with a store
+// in memory, without the network and Spanner.
 func BenchmarkDelivery(b *testing.B) {
 	for _, test := range []struct {
 		name string

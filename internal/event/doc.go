@@ -1,46 +1,41 @@
-// Package event is the way from an HTTP request to an outcome and back to an
-// HTTP answer.
+// Package event serves the functions' HTTP requests.
 //
-// The package exists because of two things that must not depend on each other:
-// what the platform sends, and what becomes of a payout. [Read] turns whatever
-// stands in a request into a [settle.Delivery], [Handler] hands it over and
-// turns the outcome into the answer that tells Pub/Sub to acknowledge or to
-// deliver again, and nothing in between knows about payouts.
+// It separates the platform's formats from payouts. [Read] converts a request into a
+// [settle.Delivery]. [Handler] passes it to the function's work and converts the result
+// into the answer, by which Pub/Sub acknowledges or redelivers the message.
 //
-// # What is read
+// # Requests
 //
 //	CloudEvent, binary      ce-* headers, the push body as the request's body
 //	CloudEvent, structured  application/cloudevents+json, the push body as data or data_base64
 //	Pub/Sub push            the push body alone, wrapped, without any ce-* header
 //
-// A request that is none of these is not an HTTP error. Answering it with one
-// would make Pub/Sub deliver it until its retention ends; so it becomes a
-// delivery that is refused as [payout.ReasonUnsupportedEvent], with the request's
-// body as its data, and ends in quarantine, where it is kept whole.
+// Any other request is quarantined whole: it becomes a delivery that is refused as
+// [payout.ReasonUnsupportedEvent], with the body as its data. An HTTP error would make
+// Pub/Sub redeliver it until its retention ends.
 //
-// # What is answered
+// # Answers
 //
 //	200  the outcome is committed: applied, duplicate, conflict or quarantined
-//	400  the body broke off while it was read
+//	400  the body ended early
 //	405  not a POST
-//	408  the body did not come in whole within [BodyTimeout]
+//	408  the body did not arrive within [BodyTimeout]
 //	413  the body is over [MaxBodyBytes], or no quarantine row can hold it
-//	500  nothing is known to be committed
-//	503  the instance is shutting down, or the caller has gone away already
+//	500  no commit is known
+//	503  the instance is shutting down, or the caller has disconnected
 //
-// Pub/Sub acknowledges on 200 only. Everything else is delivered again, and goes
-// to the dead-letter topic after the subscription's number of attempts.
+// Pub/Sub acknowledges on 200 only. It redelivers any other message, and dead-letters it
+// after the subscription's maximum of delivery attempts.
 //
-// # What is never told
+// # Secrets
 //
-// The payload, the attributes, the creditor account, the reference and the
-// metadata are in no answer and in no log line, nor is a refusal's detail, which
-// may quote the message, nor the value of a panic.
+// No answer and no log line contains the payload, attributes, creditor account,
+// reference or metadata, a refusal's detail, which may quote the message, or the value
+// of a panic.
 //
 // # Why not functions.CloudEvent
 //
-// The Functions Framework's adaptor for CloudEvents passes all requests of an
-// instance through one unbuffered channel, and a request that is cancelled at the
-// wrong moment makes every later one hang. The CloudEvents SDK is therefore used
-// for reading only, one request at a time.
+// The Functions Framework's adaptor for CloudEvents passes all requests of an instance
+// through one unbuffered channel. A request that is cancelled at the wrong moment makes
+// every later one hang. So this package uses the CloudEvents SDK only to read requests.
 package event

@@ -13,27 +13,27 @@ import (
 func TestDrainWaitsForRequestsInProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g Drainer
-		first, ok := g.Enter()
+		var d Drainer
+		first, ok := d.Enter()
 		if !ok {
-			t.Fatal("an open gate refuses")
+			t.Fatal("a new drainer rejects requests")
 		}
-		second, _ := g.Enter()
+		second, _ := d.Enter()
 
 		drained := make(chan error, 2)
 		for range cap(drained) {
-			go func() { drained <- g.Drain(t.Context()) }()
+			go func() { drained <- d.Drain(t.Context()) }()
 		}
 		synctest.Wait()
-		if leave, ok := g.Enter(); ok {
-			t.Error("a draining gate lets in")
+		if leave, ok := d.Enter(); ok {
+			t.Error("a draining drainer admits requests")
 		} else {
 			leave() // does nothing
 		}
 		first()
 		synctest.Wait()
 		if len(drained) != 0 {
-			t.Fatal("drained with one still inside")
+			t.Fatal("drained with a request in progress")
 		}
 		second()
 		for range cap(drained) {
@@ -47,39 +47,37 @@ func TestDrainWaitsForRequestsInProgress(t *testing.T) {
 func TestDrainTimesOut(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g Drainer
-		leave, _ := g.Enter()
+		var d Drainer
+		leave, _ := d.Enter()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := g.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := d.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want a deadline", err)
 		}
-		if _, ok := g.Enter(); ok {
-			t.Error("the gate opened again")
+		if _, ok := d.Enter(); ok {
+			t.Error("the drainer admits requests after its time limit")
 		}
 		leave()
-		if err := g.Drain(ctx); err != nil {
-			t.Errorf("an empty gate does not drain under a context that has ended: %v", err)
+		if err := d.Drain(ctx); err != nil {
+			t.Errorf("an empty drainer does not drain after the context's end: %v", err)
 		}
 	})
 }
 
 func TestNilDrainerAdmitsRequests(t *testing.T) {
 	t.Parallel()
-	var g *Drainer
-	leave, ok := g.Enter()
+	var d *Drainer
+	leave, ok := d.Enter()
 	if !ok {
-		t.Error("a nil gate refuses")
+		t.Error("a nil drainer rejects requests")
 	}
 	leave()
 }
 
-// TestDrainDuringConcurrentRequests has many enter and leave while the gate is drained; after
-// Drain nobody may be inside.
 func TestDrainDuringConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	var (
-		g      Drainer
+		d      Drainer
 		inside atomic.Int64
 		wg     sync.WaitGroup
 		warm   = make(chan struct{}, 16)
@@ -87,7 +85,7 @@ func TestDrainDuringConcurrentRequests(t *testing.T) {
 	for range cap(warm) {
 		wg.Go(func() {
 			for i := 0; ; i++ {
-				leave, ok := g.Enter()
+				leave, ok := d.Enter()
 				if !ok {
 					return
 				}
@@ -103,11 +101,11 @@ func TestDrainDuringConcurrentRequests(t *testing.T) {
 	for range cap(warm) {
 		<-warm
 	}
-	if err := g.Drain(t.Context()); err != nil {
+	if err := d.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := inside.Load(); n != 0 {
-		t.Errorf("%d are inside a drained gate", n)
+		t.Errorf("%d requests in progress after Drain", n)
 	}
 	wg.Wait()
 }

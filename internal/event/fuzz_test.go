@@ -15,27 +15,26 @@ import (
 	"github.com/settleonce/settleonce/internal/test/jsoncases"
 )
 
-// knownDetails matches every text that a refusal can have. A text that does not
-// match is one into which a piece of the event has got.
+// knownDetails matches every detail of a refusal. Any other text may quote the event.
 var knownDetails = regexp.MustCompile(`^(the request has no body; expected a CloudEvent or a Pub/Sub push body` +
 	`|the event is a batch of CloudEvents; expected a single one` +
-	`|the request has ce- headers without a ce-specversion that is known; expected 1\.0` +
-	`|the event's type is another than google\.cloud\.pubsub\.topic\.v1\.messagePublished` +
-	`|the event is no well-formed CloudEvent(: (id|source|type|datacontenttype|dataschema|subject|schemaurl|datacontentencoding|, )+)?` +
+	`|the request has ce- headers without a known ce-specversion; expected 1\.0` +
+	`|the event's type is not google\.cloud\.pubsub\.topic\.v1\.messagePublished` +
+	`|the event is not a well-formed CloudEvent(: (id|source|type|datacontenttype|dataschema|subject|schemaurl|datacontentencoding|, )+)?` +
 	`|the structured CloudEvent is not one JSON value in UTF-8 without duplicate members` +
-	`|the structured CloudEvent has both data and data_base64; which is meant cannot be known` +
+	`|the structured CloudEvent has both data and data_base64; the intended value is unknown` +
 	`|data_base64 of the structured CloudEvent is not a string of standard base64 with padding` +
 	`|the event has no data; expected a Pub/Sub push body` +
 	`|the push body has no "message" object; expected the wrapped form of a Pub/Sub push` +
 	`|message\.data is not a string of standard base64 with padding` +
 	`|the push body has names or attributes longer than Pub/Sub allows` +
-	`|byte [0-9]+ of the push body: (not JSON in UTF-8|a member stands twice; which is meant cannot be known)` +
+	`|byte [0-9]+ of the push body: (not JSON in UTF-8|duplicate member; the intended value is unknown)` +
 	`|the push body is not JSON` +
-	`|the push body has another form than Pub/Sub's: (the body itself|an attribute|subscription|deliveryAttempt|message` +
+	`|the push body does not have Pub/Sub's format: (the body itself|an attribute|subscription|deliveryAttempt|message` +
 	`|message\.(attributes|messageId|message_id|publishTime|publish_time|orderingKey|ordering_key)) has a value of the wrong kind)$`)
 
-// FuzzRead looks for a request that makes Read panic, lose something, quote the
-// event, or give text that cannot be stored.
+// FuzzRead checks that Read never panics, loses no data, quotes nothing of the event, and
+// returns only storable text.
 func FuzzRead(f *testing.F) {
 	seed := func(h http.Header, body string) {
 		_, odd := h["Ce-"]
@@ -53,7 +52,7 @@ func FuzzRead(f *testing.F) {
 	for _, c := range jsoncases.Cases(f) {
 		member := `,"new":` + string(c.Input) + `}`
 		switch {
-		case len(c.Input) > 1<<10, c.Name[0] != 'i': // where parsers agree there is less to find
+		case len(c.Input) > 1<<10, c.Name[0] != 'i': // only cases on which parsers disagree
 		case c.Class() == "encoding", c.Class() == "number":
 			seed(structuredHeaders, structured(`"data":{"message":{"data":"e30="}`+member))
 		default:
@@ -122,7 +121,7 @@ func checkKept(t *testing.T, d settle.Delivery, body []byte) {
 		t.Errorf("refusal %+v", *d.Refusal)
 	}
 	if !knownDetails.MatchString(d.Refusal.Detail) {
-		t.Errorf("detail %q is none of the known ones", d.Refusal.Detail)
+		t.Errorf("unknown detail %q", d.Refusal.Detail)
 	}
 	if string(d.Message.Data) != string(body) {
 		t.Errorf("data %q, want the body %q", d.Message.Data, body)
@@ -132,7 +131,7 @@ func checkKept(t *testing.T, d settle.Delivery, body []byte) {
 	}
 }
 
-// checkRoundTrip sends an accepted delivery again, as Pub/Sub would.
+// checkRoundTrip encodes an accepted delivery as a push body and reads it.
 func checkRoundTrip(t *testing.T, d settle.Delivery) {
 	t.Helper()
 	message := map[string]any{

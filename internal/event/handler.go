@@ -19,35 +19,34 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// MaxBodyBytes is the largest request body that is read. A Pub/Sub message has
-// 10,000,000 bytes at most, which base64 and the envelope make 13.4 million.
+// MaxBodyBytes is the largest accepted request body. A Pub/Sub message has at most
+// 10,000,000 bytes, 13.4 million in base64 with its envelope.
 const MaxBodyBytes = 16 << 20
 
-// Time limits on the connection. The server of the functions framework sets none,
-// so a caller that stalls would occupy a request slot of the instance until its
-// connection ends.
+// Time limits on the connection. The server of the functions framework sets none, so a
+// stalled caller would occupy one of the instance's concurrent requests.
 const (
-	// BodyTimeout bounds the reading of a request's body. The request's budget can
-	// end earlier. Pub/Sub sends the body at once.
+	// BodyTimeout bounds the reading of a request's body, unless the request's budget ends
+	// earlier. Pub/Sub sends the body at once.
 	BodyTimeout = 10 * time.Second
-	// answerTimeout bounds the writing of the answer, after net/http has drained the
+	// answerTimeout bounds the writing of the answer. Before it writes, net/http drains the
 	// unread rest of a body.
 	answerTimeout = BodyTimeout + 10*time.Second
 )
 
-// Handler answers the requests of one function, see the package comment. Its fields
-// are set once, before the first request; it is safe for concurrent use.
+// Handler answers the requests of one function; the package comment lists the answers.
+// Its fields are set once, before the first request; it is safe for concurrent use.
 type Handler struct {
 	// Work processes one delivery. Required; [Settle], [Reconcile] and
 	// [Misconfigured] make one.
 	Work Work
 	// Log gets one line a request. Required; [NewLogger] makes one.
 	Log *slog.Logger
-	// Now tells the time. Required.
+	// Now returns the current time. Required.
 	Now func() time.Time
-	// Timeout is the budget of one request, the reading of its body included, on top
-	// of the request's own deadline. It has to be below the subscription's ack
-	// deadline. Zero means no budget.
+	// Timeout bounds one request with the reading of its body. The request's own deadline
+	// can end earlier. It has to be below the subscription's ack deadline. Zero means no
+	// limit.
 	Timeout time.Duration
 	// Drainer rejects requests while the instance shuts down. Nil means never.
 	Drainer *Drainer
@@ -77,15 +76,14 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel = context.WithTimeout(ctx, h.Timeout)
 		defer cancel()
 	}
-	// The limit holds for rejected requests too: net/http drains their bodies before it
-	// answers.
+	// Rejected requests need the limit too: net/http drains their bodies before it answers.
 	limit := began.Add(BodyTimeout)
 	if deadline, ok := ctx.Deadline(); ok && deadline.Before(limit) {
 		limit = deadline
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(limit) // fails in tests that have no connection
+	_ = http.NewResponseController(w).SetReadDeadline(limit) // fails in tests without a connection
 	leave, open := h.Drainer.Enter()
-	defer leave() // after the answer is written, since Drain waits for it
+	defer leave() // after the answer: Drain waits for it
 	if !open {
 		h.reject(ctx, rejection{slog.LevelInfo, http.StatusServiceUnavailable, textDraining, nil}).write(w, began)
 		return
@@ -119,12 +117,12 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	return h.Work(c)
 }
 
-// rejection is the reason why a request is not worked on.
+// rejection is the answer to a request that is not worked on, and its log line.
 type rejection struct {
 	level  slog.Level
 	status int
 	text   string
-	cause  error // logged; nil where text says everything
+	cause  error // logged; nil for none
 }
 
 // reject logs and answers a request that is not worked on.
@@ -151,7 +149,7 @@ func (c *call) settle(deliverer Deliverer) reply {
 		err = errNotFinal
 	}
 	if err != nil {
-		// A database's own error for a deadline need not wrap the context's.
+		// A database's error for a deadline may not wrap the context's.
 		if ctxErr := c.ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
 			err = fmt.Errorf("%w (%w)", err, ctxErr)
 		}
@@ -189,12 +187,11 @@ func (c *call) log(now time.Time, level slog.Level, message string, extra ...slo
 	if !m.PublishTime.IsZero() {
 		attrs = append(attrs, slog.Int64("publish_lag_ms", now.Sub(m.PublishTime).Milliseconds()))
 	}
-	c.Log.LogAttrs(c.ctx, level, message, append(attrs, extra...)...)
+	c.Log.LogAttrs(c.ctx, level, message, append(attrs, extra...)...) //nolint:sloglint // every caller passes a constant
 }
 
-// panicked logs where a panic happened and the type of its value, and never the
-// value, which may hold payload. An unrecovered panic would be printed whole by the
-// functions framework.
+// panicked logs the stack of a panic and the type of its value. The value itself may
+// hold payload: the functions framework would print it after an unrecovered panic.
 func (c *call) panicked(value any) reply {
 	c.log(c.Now(), LevelCritical, "request panicked", transfer.PanicAttrs(value)...)
 	return failed(http.StatusInternalServerError, textPanic)
@@ -210,8 +207,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *rejection) {
 	case r.ContentLength > MaxBodyBytes:
 		return nil, &rejection{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
 	}
-	// The announced length is trusted up to the size of an ordinary payout: such a body
-	// takes one allocation, and a false length costs no more than that.
+	// The buffer is allocated at once up to the size of an ordinary payout, so a false
+	// Content-Length costs no more than that.
 	const ordinary = 2 * payout.MaxMessageBytes
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 {
@@ -221,8 +218,7 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *rejection) {
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
 	case err == nil:
-		// A read deadline that stays set would end the connection, and with it the
-		// delivery.
+		// The read deadline would otherwise end the connection during the delivery.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		return body.Bytes(), nil
 	case tooLarge:
@@ -233,9 +229,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *rejection) {
 	return nil, &rejection{slog.LevelWarn, http.StatusBadRequest, textBroken, err}
 }
 
-// write sends the whole answer and flushes it, since the process may end after its
-// last answer. Errors are ignored: a caller that did not get the answer delivers
-// again.
+// write sends the whole answer and flushes it, because the process may end after its last
+// answer. It ignores errors: Pub/Sub redelivers a message without an answer.
 func (a reply) write(w http.ResponseWriter, now time.Time) {
 	body, err := json.Marshal(a.body, json.Deterministic(true))
 	if err != nil {
@@ -243,7 +238,7 @@ func (a reply) write(w http.ResponseWriter, now time.Time) {
 	}
 	body = append(body, '\n')
 	conn := http.NewResponseController(w)
-	_ = conn.SetWriteDeadline(now.Add(answerTimeout)) // fails where there is no connection; the server lifts it
+	_ = conn.SetWriteDeadline(now.Add(answerTimeout)) // fails without a connection; the server resets it
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	switch a.status {
@@ -253,6 +248,6 @@ func (a reply) write(w http.ResponseWriter, now time.Time) {
 		w.Header().Set("Allow", http.MethodPost)
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(body) //nolint:gosec // JSON, and sent as JSON
+	_, _ = w.Write(body)
 	_ = conn.Flush()
 }

@@ -32,7 +32,7 @@ func (f delivererFunc) Deliver(ctx context.Context, d settle.Delivery) (settle.R
 	return f(ctx, d)
 }
 
-// gives returns a deliverer that always gives the same.
+// gives returns a deliverer with a fixed result.
 func gives(r settle.Result, err error) delivererFunc {
 	return func(context.Context, settle.Delivery) (settle.Result, error) { return r, err }
 }
@@ -45,7 +45,7 @@ func unused(t *testing.T) delivererFunc {
 	}
 }
 
-// noon is what the clock shows in tests, and half a second later at each look.
+// noon is the clock's first time; each later call adds half a second.
 var noon = time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC)
 
 func clock() func() time.Time {
@@ -53,7 +53,7 @@ func clock() func() time.Time {
 	return func() time.Time { return noon.Add(time.Duration(looks.Add(1)-1) * 500 * time.Millisecond) }
 }
 
-// lines is a log that can be written and read at the same time.
+// lines is a log for concurrent use.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -71,7 +71,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// only returns the one line of the log, without its time.
+// only returns the only line of the log, without its time.
 func (l *lines) only(t *testing.T) map[string]any {
 	t.Helper()
 	var line map[string]any
@@ -90,7 +90,7 @@ func newHandler(d Deliverer) (*Handler, *lines) {
 	return &Handler{Work: Settle(d), Log: NewLogger(log, slog.LevelDebug), Now: clock(), Timeout: time.Minute}, log
 }
 
-// post gives h a Pub/Sub push body.
+// post serves a Pub/Sub push body.
 func post(ctx context.Context, h http.Handler, body string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader(body)))
@@ -118,7 +118,7 @@ func TestAnswersAndLines(t *testing.T) {
 		err    error
 		status int
 		answer string
-		line   map[string]any // what the line has beside the message's and the payout's IDs and times
+		line   map[string]any // without the message's and the payout's IDs and times
 	}{
 		{
 			name:   "applied",
@@ -274,7 +274,7 @@ func TestRejectedRequests(t *testing.T) {
 	tests := []struct {
 		name     string
 		ctx      context.Context
-		gate     *Drainer
+		drainer  *Drainer
 		method   string
 		body     io.Reader
 		status   int
@@ -291,7 +291,7 @@ func TestRejectedRequests(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			h, log := newHandler(unused(t))
-			h.Drainer = tt.gate
+			h.Drainer = tt.drainer
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequestWithContext(tt.ctx, tt.method, "/", tt.body))
 			if want := `{"outcome":"unknown","error":"` + tt.text + "\"}\n"; w.Code != tt.status || w.Body.String() != want {
@@ -361,8 +361,6 @@ func TestBodyLimit(t *testing.T) {
 	}
 }
 
-// TestAnnouncedBodyIsNotRead: a body that is announced as too large costs
-// nothing.
 func TestAnnouncedBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	h, _ := newHandler(unused(t))
@@ -376,8 +374,7 @@ func TestAnnouncedBodyIsNotRead(t *testing.T) {
 	}
 }
 
-// TestBodyLimitOverHTTP sends what a client really sends: with and without a
-// Content-Length, over a connection.
+// With and without a Content-Length, over a connection.
 func TestBodyLimitOverHTTP(t *testing.T) {
 	t.Parallel()
 	h := realTime(unused(t))
@@ -411,7 +408,7 @@ func TestDeliveryHasABudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, log := newHandler(delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
 			<-ctx.Done()
-			return settle.Result{}, errors.New("rpc: code = DeadlineExceeded") // as a database says it
+			return settle.Result{}, errors.New("rpc: code = DeadlineExceeded") // like a database client
 		}))
 		begin := time.Now()
 		w := post(t.Context(), h, payoutPush)
@@ -430,19 +427,19 @@ func TestDeliveryHasABudget(t *testing.T) {
 func TestDrainWaitsForTheAnswer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var gate Drainer
+		var drainer Drainer
 		work := make(chan struct{})
 		h, _ := newHandler(delivererFunc(func(context.Context, settle.Delivery) (settle.Result, error) {
 			<-work
 			return settle.Result{Outcome: settle.OutcomeApplied}, nil
 		}))
-		h.Drainer = &gate
+		h.Drainer = &drainer
 		w := httptest.NewRecorder()
 		go h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(payoutPush)))
 		synctest.Wait()
 
 		drained := make(chan error, 1)
-		go func() { drained <- gate.Drain(t.Context()) }()
+		go func() { drained <- drainer.Drain(t.Context()) }()
 		synctest.Wait()
 		if late := post(t.Context(), h, payoutPush); late.Code != http.StatusServiceUnavailable {
 			t.Errorf("status %d while draining, want 503", late.Code)
@@ -452,20 +449,19 @@ func TestDrainWaitsForTheAnswer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.Code != 200 || w.Body.Len() == 0 {
-			t.Errorf("answer %d %s of the delivery that was inside", w.Code, w.Body)
+			t.Errorf("answer %d %s of the delivery in progress", w.Code, w.Body)
 		}
 	})
 }
 
-// TestAnswerFollowsTheDelivery: an answer that has begun is an
-// acknowledgement that cannot be taken back.
+// An answer that has begun is an irrevocable acknowledgement.
 func TestAnswerFollowsTheDelivery(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[int]error{http.StatusOK: nil, http.StatusInternalServerError: settle.ErrOutcomeUnknown} {
 		w := &httptest.ResponseRecorder{Body: new(bytes.Buffer)} // its Code is zero until an answer begins
 		h, _ := newHandler(delivererFunc(func(context.Context, settle.Delivery) (settle.Result, error) {
 			if w.Code != 0 || w.Body.Len() > 0 || w.Flushed {
-				t.Errorf("answered %d %s before the delivery has ended", w.Code, w.Body)
+				t.Errorf("answered %d %s before the end of the delivery", w.Code, w.Body)
 			}
 			return settle.Result{Outcome: settle.OutcomeApplied}, err
 		}))
@@ -476,8 +472,7 @@ func TestAnswerFollowsTheDelivery(t *testing.T) {
 	}
 }
 
-// TestAnswerIsFlushed: once the handler has left the gate, the
-// process may end, and nobody would send what is still in a buffer.
+// The process may end after its last request, and then loses buffered data.
 func TestAnswerIsFlushed(t *testing.T) {
 	t.Parallel()
 	h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
@@ -485,7 +480,7 @@ func TestAnswerIsFlushed(t *testing.T) {
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.ServeHTTP(w, r)
-		<-held // the server would send what is buffered after this
+		<-held // after this the server flushes its buffer
 	}))
 	defer server.Close()
 	defer close(held)
@@ -528,7 +523,7 @@ func TestConcurrentRequestsDoNotMix(t *testing.T) {
 	wg.Wait()
 }
 
-// concurrentRequest returns a request for the message ID, in one of the forms.
+// concurrentRequest returns a request with the message ID, in one of the formats.
 func concurrentRequest(id string, form int) (http.Header, string) {
 	push := `{"message":{"data":"e30=","messageId":"` + id + `"}}`
 	switch form % 3 {

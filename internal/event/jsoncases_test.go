@@ -17,9 +17,9 @@ func readVerdict(header http.Header) func([]byte) jsoncases.Verdict {
 			return jsoncases.Taken
 		}
 		illFormed := d.Refusal.Detail == errNotStrict.Error()
-		if !structured { // otherwise it is what the data holds that is no JSON
+		if !structured { // of a structured event these details are about the data
 			illFormed = d.Refusal.Detail == errNoBody.Error() ||
-				strings.Contains(d.Refusal.Detail, "not JSON in UTF-8") || strings.Contains(d.Refusal.Detail, "a member stands twice")
+				strings.Contains(d.Refusal.Detail, "not JSON in UTF-8") || strings.Contains(d.Refusal.Detail, "duplicate member")
 		}
 		if illFormed {
 			return jsoncases.IllFormed
@@ -28,9 +28,9 @@ func readVerdict(header http.Header) func([]byte) jsoncases.Verdict {
 	}
 }
 
-// TestJSONSuite: the readers of push bodies and of structured events, in every
-// place where a value can stand. What is well-formed has to be taken by both: the
-// CloudEvents SDK has a JSON reader of its own.
+// TestJSONSuite puts the cases into every position of a value in a push body and in a
+// structured event. Both readers have to accept well-formed ones, although the
+// CloudEvents SDK has its own JSON reader.
 func TestJSONSuite(t *testing.T) {
 	const message = `{"message":{"messageId":"7","data":"e30="`
 	place := func(name string, header http.Header, before, after string, sound jsoncases.Verdict) jsoncases.Reader {
@@ -62,14 +62,14 @@ func TestJSONSuite(t *testing.T) {
 	)
 }
 
-// TestJSONSuiteAttributes: a text that a message has as an attribute is read as
-// what it says, and nothing but a string is.
+// TestJSONSuiteAttributes checks that an attribute's string is decoded exactly, and that
+// no other value is accepted.
 func TestJSONSuiteAttributes(t *testing.T) {
 	t.Parallel()
 	for _, c := range jsoncases.Cases(t) {
 		d := Read(nil, []byte(`{"message":{"attributes":{"k":`+string(c.Input)+`}}}`))
 		text := strings.HasPrefix(strings.TrimLeft(string(c.Input), " \t\r\n"), `"`)
-		null := strings.Trim(string(c.Input), " \t\r\n") == "null" // the library's nothing; Pub/Sub sends none
+		null := strings.Trim(string(c.Input), " \t\r\n") == "null" // the library reads null as absent; Pub/Sub does not send it
 		if taken := d.Refusal == nil; taken != (c.WellFormed() && (text || null)) {
 			t.Errorf("%s: refusal %+v (%s)", c.Name, d.Refusal, c.Why)
 		}

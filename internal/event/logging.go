@@ -12,11 +12,11 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// LevelCritical is for what a person has to look at now: it is written as
-// severity CRITICAL.
+// LevelCritical is the level of lines that need a person at once. Its severity is
+// CRITICAL.
 const LevelCritical = transfer.LevelCritical
 
-// severities are Cloud Logging's, the highest first, with the level that each begins at.
+// severities are Cloud Logging's, the highest first, each with its lowest level.
 var severities = [...]struct {
 	from slog.Level
 	name string
@@ -24,16 +24,15 @@ var severities = [...]struct {
 	{LevelCritical, "CRITICAL"}, {slog.LevelError, "ERROR"}, {slog.LevelWarn, "WARNING"}, {slog.LevelInfo, "INFO"}, {math.MinInt, "DEBUG"},
 }
 
-// NewLogger returns a logger that writes JSON lines to w in the form that Cloud
-// Logging understands: the level as severity, one of DEBUG, INFO, WARNING, ERROR
-// and CRITICAL, the text as message, the time as time; and from the context the
-// trace, the span and, as a label, the execution ID. Lines below level are not
-// written.
+// NewLogger returns a logger that writes JSON lines to w in Cloud Logging's structured
+// format: severity (DEBUG, INFO, WARNING, ERROR or CRITICAL), message and time, and from
+// the context the trace, the span and, as a label, the execution ID. It suppresses lines
+// below level.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger { return NewLoggerIn("", w, level) }
 
-// NewLoggerIn is [NewLogger] for a program whose traces belong to a project. Cloud
-// Logging leads from a line to its trace only where the line names the project;
-// without one the bare trace ID is written.
+// NewLoggerIn is [NewLogger] with the traces' project. Cloud Logging links a line to its
+// trace only by a name with the project; with an empty project the line has the bare
+// trace ID.
 func NewLoggerIn(project string, w io.Writer, level slog.Level) *slog.Logger {
 	traces := ""
 	if project != "" {
@@ -61,10 +60,10 @@ func NewLoggerIn(project string, w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(contextHandler{Handler: lines, traces: traces})
 }
 
-// contextHandler adds what Cloud Logging wants to know of the context.
+// contextHandler adds the context's trace and execution ID to each line.
 type contextHandler struct {
 	slog.Handler
-	traces string // what stands before a trace ID
+	traces string // prefix of trace IDs
 }
 
 // Handle implements [slog.Handler].
@@ -79,7 +78,7 @@ func (h contextHandler) Handle(ctx context.Context, line slog.Record) error {
 	if id := funcframework.ExecutionIDFromContext(ctx); id != "" {
 		line.AddAttrs(slog.Any("logging.googleapis.com/labels", map[string]string{"execution_id": id})) //nolint:sloglint // likewise
 	}
-	return h.Handler.Handle(ctx, line) //nolint:wrapcheck // a handler passes on
+	return h.Handler.Handle(ctx, line) //nolint:wrapcheck // slog handles it
 }
 
 // WithAttrs implements [slog.Handler].
@@ -87,8 +86,8 @@ func (h contextHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return contextHandler{h.Handler.WithAttrs(attrs), h.traces}
 }
 
-// WithGroup implements [slog.Handler]. What is known of the context goes into the
-// group then, where Cloud Logging does not look; no logger here has groups.
+// WithGroup implements [slog.Handler]. In a group Cloud Logging would not find the
+// trace; no logger of this program has groups.
 func (h contextHandler) WithGroup(name string) slog.Handler {
 	return contextHandler{h.Handler.WithGroup(name), h.traces}
 }

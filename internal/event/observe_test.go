@@ -15,8 +15,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// TestTraceOfALine: the line belongs to the event's trace, else to the publisher's,
-// else to the request's, in every form of an event.
+// A line has the event's trace, otherwise the publisher's, otherwise the request's.
 func TestTraceOfALine(t *testing.T) {
 	t.Parallel()
 	const (
@@ -35,13 +34,13 @@ func TestTraceOfALine(t *testing.T) {
 		body   string
 		want   string
 	}{
-		{"nothing known", headers(), payoutPush, ""},
+		{"no trace", headers(), payoutPush, ""},
 		{"request's", headers("Traceparent", parent(request)), payoutPush, request},
 		{"publisher's", headers("Traceparent", parent(request)), published, publisher},
 		{"event's, binary", binaryHeaders("Traceparent", parent(request), "Ce-Traceparent", parent(event)), published, event},
 		{"event's, structured", structuredHeaders, structured(`"traceparent":"` + parent(event) + `","data":` + published), event},
 		{"malformed", binaryHeaders("Traceparent", "00-x-y-z", "Ce-Traceparent", "00-1-2-3"), payoutPush, ""},
-		{"malformed beside a good one", binaryHeaders("Traceparent", parent(request), "Ce-Traceparent", "00-1-2-3"), payoutPush, request},
+		{"malformed beside a valid one", binaryHeaders("Traceparent", parent(request), "Ce-Traceparent", "00-1-2-3"), payoutPush, request},
 		{"not an event", headers("Traceparent", parent(request)), "{", request},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -89,7 +88,7 @@ type observed struct {
 	ended    int
 	answered bool
 	sent     *httptest.ResponseRecorder
-	body     string // what had been sent when Answered was called
+	body     string // the body sent before the call of Answered
 }
 
 type markedContext struct{}
@@ -110,20 +109,20 @@ type reconcilerFunc func(context.Context) (transfer.Reconciled, error)
 
 func (f reconcilerFunc) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return f(ctx) }
 
-// TestObserverSeesEveryDelivery: once a delivery or run, in the context that it made, also
-// after a panic, and of the answer when it has been sent.
+// The observer is called once for each delivery and run, also after a panic, and once
+// more after the answer.
 func TestObserverSeesEveryDelivery(t *testing.T) {
 	t.Parallel()
 	failed := errors.New("x")
 	for name, works := range map[string]func() error{
 		"well": func() error { return nil }, "failed": func() error { return failed }, "panic": func() error { panic("x") },
 	} {
-		check := func(what string, o *observed) {
+		check := func(kind string, o *observed) {
 			o.sent = httptest.NewRecorder()
 			marked := false
 			mark := func(ctx context.Context) error { marked = ctx.Value(markedContext{}) != nil; return works() }
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(payoutPush))
-			if what == "delivery" {
+			if kind == "delivery" {
 				(&Handler{Work: Settle(delivererFunc(func(ctx context.Context, _ settle.Delivery) (settle.Result, error) {
 					return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-1"}, mark(ctx)
 				})), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
@@ -134,11 +133,11 @@ func TestObserverSeesEveryDelivery(t *testing.T) {
 				})), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
 			}
 			if !marked || o.ended != 1 || !o.answered || !strings.HasSuffix(o.body, "}\n") || (o.err == nil) != (name == "well") {
-				t.Errorf("%s, %s: in the observer's context %t, told %d times of error %v; of the answer %t: %s",
-					name, what, marked, o.ended, o.err, o.answered, o.body)
+				t.Errorf("%s, %s: in the observer's context %t, ended %d times with error %v; answered %t: %s",
+					name, kind, marked, o.ended, o.err, o.answered, o.body)
 			}
-			if what == "delivery" && name == "well" && o.result.SettlementID != "stl-1" {
-				t.Errorf("told of %+v", o.result)
+			if kind == "delivery" && name == "well" && o.result.SettlementID != "stl-1" {
+				t.Errorf("observed %+v", o.result)
 			}
 		}
 		check("delivery", &observed{})

@@ -25,24 +25,23 @@ import (
 // message.
 const TypeMessagePublished = "google.cloud.pubsub.topic.v1.messagePublished"
 
-// The faults of an event. Their text goes into the quarantine table as the
-// refusal's detail; it says what is wrong and quotes nothing of the event.
+// The faults of an event. The text becomes the refusal's detail in the quarantine table
+// and quotes nothing of the event.
 var (
 	errNoBody      = errors.New("the request has no body; expected a CloudEvent or a Pub/Sub push body")
 	errBatch       = errors.New("the event is a batch of CloudEvents; expected a single one")
-	errNoVersion   = errors.New("the request has ce- headers without a ce-specversion that is known; expected 1.0")
-	errOtherType   = errors.New("the event's type is another than " + TypeMessagePublished)
-	errMalformed   = errors.New("the event is no well-formed CloudEvent")
+	errNoVersion   = errors.New("the request has ce- headers without a known ce-specversion; expected 1.0")
+	errOtherType   = errors.New("the event's type is not " + TypeMessagePublished)
+	errMalformed   = errors.New("the event is not a well-formed CloudEvent")
 	errNotStrict   = errors.New("the structured CloudEvent is not one JSON value in UTF-8 without duplicate members")
-	errTwiceData   = errors.New("the structured CloudEvent has both data and data_base64; which is meant cannot be known")
+	errTwiceData   = errors.New("the structured CloudEvent has both data and data_base64; the intended value is unknown")
 	errBadData     = errors.New("data_base64 of the structured CloudEvent is not a string of standard base64 with padding")
 	errNoEventData = errors.New("the event has no data; expected a Pub/Sub push body")
 )
 
-// Read reads the Pub/Sub message of a request. It always returns a delivery: one
-// without a Pub/Sub message has a Refusal, the body itself as its data, and
-// everything else that could be read. The ce-* headers of such a request become its
-// attributes, so that nothing of the event is lost.
+// Read reads the Pub/Sub message of a request. It always returns a delivery. One without
+// a Pub/Sub message has a Refusal, the body as its data, the ce-* headers as its
+// attributes, and the other members as far as they are readable.
 //
 // The delivery of a refused request shares body; any other has its own memory.
 func Read(header http.Header, body []byte) (d settle.Delivery) {
@@ -50,7 +49,7 @@ func Read(header http.Header, body []byte) (d settle.Delivery) {
 	message := cehttp.NewMessage(header, nil)
 	switch message.ReadEncoding() {
 	case binding.EncodingBinary:
-		// The body is the data of a binary event as it stands; the SDK reads the attributes.
+		// The body is the data of a binary event; the SDK reads only the attributes.
 		var e *cloudevent.Event
 		if e, err = toEvent(message); err == nil {
 			d, err = readPush(body, e)
@@ -80,8 +79,8 @@ func Read(header http.Header, body []byte) (d settle.Delivery) {
 	return d
 }
 
-// claimsToBeEvent reports whether a request that the SDK does not take for a
-// CloudEvent looks like one all the same.
+// claimsToBeEvent reports whether a request that is no CloudEvent to the SDK has headers
+// of one.
 func claimsToBeEvent(header http.Header) bool {
 	for _, name := range [...]string{"Ce-Specversion", "Ce-Id", "Ce-Type", "Ce-Source"} {
 		if _, ok := header[name]; ok {
@@ -91,17 +90,16 @@ func claimsToBeEvent(header http.Header) bool {
 	return false
 }
 
-// toEvent lets the SDK read an event. The SDK panics on some events that are not
-// well-formed, for instance on a header named "Ce-". Such an event has to end in quarantine like any other: a request
-// that panics is delivered again, and panics again.
+// toEvent reads an event with the SDK. The SDK panics on some malformed events, for
+// instance on a header named "Ce-". Such an event has to be quarantined: Pub/Sub would
+// redeliver a request that panics, and it would panic again.
 func toEvent(message *cehttp.Message) (e *cloudevent.Event, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			e, err = nil, errMalformed
 		}
 	}()
-	// The SDK's errors quote the event, so only the names of the attributes in
-	// which it is wrong are taken from them.
+	// The SDK's errors quote the event, so only the names of faulty attributes are used.
 	if e, err = binding.ToEvent(context.Background(), message); err != nil {
 		return nil, errMalformed
 	}
@@ -114,9 +112,9 @@ func toEvent(message *cehttp.Message) (e *cloudevent.Event, err error) {
 	return e, nil
 }
 
-// faultyAttributes names the attributes in which an event breaks the CloudEvents
-// specification. The SDK validates those of the specification only, so nothing
-// of the event gets into the text.
+// faultyAttributes names the attributes that break the CloudEvents specification. The
+// SDK validates only the specification's own attributes, so the text quotes nothing of
+// the event.
 func faultyAttributes(faults cloudevent.ValidationError) string {
 	var names []string
 	for _, name := range [...]string{"id", "source", "type", "datacontenttype", "dataschema", "subject", "schemaurl", "datacontentencoding"} {
@@ -127,9 +125,8 @@ func faultyAttributes(faults cloudevent.ValidationError) string {
 	return strings.Join(names, ", ")
 }
 
-// eventID returns an event's ID as the message's. A header may hold any bytes:
-// invalid UTF-8 is replaced, which makes it longer. One that is too long to be a
-// message's is left out.
+// eventID converts an event's ID into a message ID. A header may hold any bytes: invalid
+// UTF-8 is replaced, which lengthens the ID. One that is then too long is dropped.
 func eventID(id string) string {
 	id = strings.ToValidUTF8(id, "\uFFFD")
 	if len(id) > maxNameBytes {
@@ -138,9 +135,8 @@ func eventID(id string) string {
 	return id
 }
 
-// eventHeaders returns the ce-* headers, or nil where there are none. A header
-// may hold any bytes, and what cannot be stored as text would make the delivery
-// fail for ever, so invalid UTF-8 is replaced.
+// eventHeaders returns the ce-* headers; nil for none. A header may hold any bytes.
+// Invalid UTF-8 is replaced, because a column of text would refuse it in each delivery.
 func eventHeaders(header http.Header) map[string]string {
 	var attributes map[string]string
 	for name, values := range header {
@@ -156,8 +152,8 @@ func eventHeaders(header http.Header) map[string]string {
 	return attributes
 }
 
-// storable returns t in UTC, or the zero time if t is outside the years 1 to
-// 9999, which is what Spanner and JSON can hold.
+// storable returns t in UTC, or the zero time if t is outside the years 1 to 9999, the
+// range of Spanner and JSON.
 func storable(t time.Time) time.Time {
 	t = t.UTC()
 	if y := t.Year(); y < 1 || y > 9999 {
@@ -166,10 +162,9 @@ func storable(t time.Time) time.Time {
 	return t
 }
 
-// Limits on what comes beside the data. Pub/Sub keeps to smaller ones: 1,024
-// bytes for an ordering key, 100 attributes of 256 + 1,024 bytes. A request that
-// exceeds them does not come from Pub/Sub; it is refused here, because what fits
-// into no column and into no log line would be delivered for ever.
+// Limits on names and attributes. Pub/Sub's own limits are smaller: 1,024 bytes for an
+// ordering key, 100 attributes of 256 + 1,024 bytes. Longer ones would exceed a column,
+// and Pub/Sub would redeliver the request again and again.
 const (
 	maxNameBytes      = 1024
 	maxAttributesSize = 128 << 10
@@ -181,17 +176,16 @@ var (
 	errOutOfRange = errors.New("the push body has names or attributes longer than Pub/Sub allows")
 )
 
-// pushBody is what Pub/Sub sends, alone or in a CloudEvent. Members that the
-// platform may add are skipped; duplicate members, invalid UTF-8 and other
-// letter case are not accepted by the JSON library.
+// pushBody is Pub/Sub's push body, alone or as the data of a CloudEvent. Unknown members
+// are ignored; the JSON library refuses duplicate members, invalid UTF-8 and other letter
+// case.
 type pushBody struct {
 	Message         *pushMessage `json:"message"`
 	Subscription    string       `json:"subscription"`
 	DeliveryAttempt int          `json:"deliveryAttempt"`
 }
 
-// pushMessage has some members under two names; Pub/Sub gives both the same
-// value.
+// pushMessage has some members under two names with the same value.
 type pushMessage struct {
 	Data             base64Data        `json:"data"`
 	Attributes       map[string]string `json:"attributes"`
@@ -203,9 +197,9 @@ type pushMessage struct {
 	OrderingKeySnake string            `json:"ordering_key"`
 }
 
-// readPush reads the push body that a request or an event carries; e is nil where
-// there is no event. The event's ID and time stand in for absent ones of the message.
-// With an error the delivery holds the members before the fault.
+// readPush reads the push body of a request or of the event e; e is nil for none. The
+// event's ID and time replace absent ones of the message. Beside an error the delivery
+// holds the members before the fault.
 func readPush(body []byte, e *cloudevent.Event) (d settle.Delivery, err error) {
 	var push pushBody
 	switch {
@@ -257,9 +251,8 @@ func readPush(body []byte, e *cloudevent.Event) (d settle.Delivery, err error) {
 	return d, err
 }
 
-// rawMessage returns the message of a push body as it stands there. The rest of
-// the body counts the attempts, so that no two deliveries of a message have the
-// same one. Nil where there is no such message.
+// rawMessage returns the unparsed message of a push body; nil for none. The whole body
+// differs between deliveries of one message, because it counts the attempts.
 func rawMessage(body []byte) []byte {
 	var push struct {
 		Message jsontext.Value `json:"message"`
@@ -271,37 +264,36 @@ func rawMessage(body []byte) []byte {
 	return push.Message
 }
 
-// describe says what is wrong with a push body. The library's own text quotes
-// the body, so that only positions and known names are taken from its errors.
+// describe returns the fault of a push body. The library's own text quotes the body, so
+// only its position and known names are used.
 func describe(err error) error {
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
-			return fmt.Errorf("byte %d of the push body: a member stands twice; which is meant cannot be known", syntactic.ByteOffset)
+			return fmt.Errorf("byte %d of the push body: duplicate member; the intended value is unknown", syntactic.ByteOffset)
 		}
 		return fmt.Errorf("byte %d of the push body: not JSON in UTF-8", syntactic.ByteOffset)
 	}
 	if semantic, ok := errors.AsType[*json.SemanticError](err); ok {
-		return fmt.Errorf("the push body has another form than Pub/Sub's: %s has a value of the wrong kind",
+		return fmt.Errorf("the push body does not have Pub/Sub's format: %s has a value of the wrong kind",
 			knownMember(string(semantic.JSONPointer)))
 	}
 	return errors.New("the push body is not JSON")
 }
 
-// knownMember returns the member that pointer leads to, as far as its name is
-// one of Pub/Sub's.
+// knownMember names the member at pointer, without the producer's names of attributes.
 func knownMember(pointer string) string {
 	const attributes = "/message/attributes"
 	switch {
 	case pointer == "":
 		return "the body itself"
 	case strings.HasPrefix(pointer, attributes+"/"):
-		return "an attribute" // its name is the producer's
+		return "an attribute"
 	}
 	return strings.ReplaceAll(pointer[1:], "/", ".")
 }
 
-// base64Data is the data of a message. A string that is not base64 is noted and
-// does not end the reading, so that the ID of such a message is still found.
+// base64Data is the data of a message. Invalid base64 sets faulty and does not end the
+// reading, so the ID of such a message is still read.
 type base64Data struct {
 	bytes  []byte
 	faulty bool
@@ -325,10 +317,10 @@ func (d *base64Data) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	}
 	text := []byte(value[1 : len(value)-1])
 	if bytes.IndexByte(text, '\\') >= 0 {
-		// encoding/base64 skips line breaks, which can only come from escapes.
+		// encoding/base64 skips line breaks. Only escapes can contain them.
 		if text, err = jsontext.AppendUnquote(nil, value); err != nil || bytes.ContainsAny(text, "\r\n") {
 			d.faulty = true
-			return nil
+			return nil //nolint:nilerr // faulty reports it
 		}
 	}
 	decoded := make([]byte, strictBase64.DecodedLen(len(text)))

@@ -21,13 +21,13 @@ const (
 	subscription = "projects/p/subscriptions/payouts"
 )
 
-// payoutPush is a push body as Pub/Sub and Eventarc send it.
+// payoutPush is a push body of Pub/Sub and Eventarc.
 var payoutPush = `{"message":{"data":"` + base64.StdEncoding.EncodeToString([]byte(payoutJSON)) + `",` +
 	`"attributes":{"origin":"claims"},"messageId":"2070443601311540","message_id":"2070443601311540",` +
 	`"publishTime":"2026-11-02T09:30:00.123456789Z","publish_time":"2026-11-02T09:30:00.123456789Z",` +
 	`"orderingKey":"reserve-claims"},"subscription":"` + subscription + `","deliveryAttempt":3}`
 
-// payoutDelivery is what payoutPush means, in whatever form it comes.
+// payoutDelivery is the delivery of payoutPush in every format.
 var payoutDelivery = settle.Delivery{
 	Attempt: 3,
 	Message: settle.Message{
@@ -146,8 +146,8 @@ func TestReadIncompleteMessages(t *testing.T) {
 		{"data is empty", `{"message":{"data":"","messageId":"1"}}`, settle.Delivery{Message: settle.Message{ID: "1", Data: []byte{}}}},
 		{"one byte of data", `{"message":{"data":"AA=="}}`, settle.Delivery{Message: settle.Message{Data: []byte{0}}}},
 		{"second name only where the first is empty", `{"message":{"messageId":"","message_id":"2"}}`, settle.Delivery{Message: settle.Message{ID: "2"}}},
-		{"publish time that is none", `{"message":{"publishTime":"yesterday"}}`, settle.Delivery{}},
-		{"publish time that cannot be stored", `{"message":{"publishTime":"0001-01-01T00:00:00+10:00"}}`, settle.Delivery{}},
+		{"invalid publish time", `{"message":{"publishTime":"yesterday"}}`, settle.Delivery{}},
+		{"publish time out of range", `{"message":{"publishTime":"0001-01-01T00:00:00+10:00"}}`, settle.Delivery{}},
 		{
 			"publish time of another zone", `{"message":{"publishTime":"2026-11-02T10:00:00+01:00"}}`,
 			settle.Delivery{Message: settle.Message{PublishTime: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}},
@@ -177,13 +177,13 @@ func TestReadTakesIDAndTimeOfTheEvent(t *testing.T) {
 	}
 }
 
-// unsupported lists every kind of event that is no Pub/Sub message.
+// unsupported has a case for every fault of an event.
 var unsupported = []struct {
 	name   string
 	header http.Header
 	body   string
-	detail string // what the refusal's detail has to say
-	id     string // the message ID that can be read all the same
+	detail string // part of the refusal's detail
+	id     string // the readable message ID
 }{
 	{"empty body", nil, "", "no body", ""},
 	{"white space", nil, " \n", "not JSON", ""},
@@ -199,9 +199,9 @@ var unsupported = []struct {
 	{"message is null", nil, `{"message":null}`, `no "message" object`, ""},
 	{"message is a string", nil, `{"message":"x"}`, "message has a value of the wrong kind", ""},
 	{"unwrapped payout", nil, payoutJSON, `no "message" object`, ""},
-	{"duplicate message", nil, `{"message":{"messageId":"1"},"message":{"messageId":"2"}}`, "a member stands twice", "1"},
-	{"duplicate data", nil, `{"message":{"messageId":"1","data":"e30=","data":"e30="}}`, "a member stands twice", "1"},
-	{"duplicate in a member nobody knows", nil, `{"message":{"messageId":"1"},"new":{"a":1,"a":2}}`, "a member stands twice", "1"},
+	{"duplicate message", nil, `{"message":{"messageId":"1"},"message":{"messageId":"2"}}`, "duplicate member", "1"},
+	{"duplicate data", nil, `{"message":{"messageId":"1","data":"e30=","data":"e30="}}`, "duplicate member", "1"},
+	{"duplicate in an unknown member", nil, `{"message":{"messageId":"1"},"new":{"a":1,"a":2}}`, "duplicate member", "1"},
 	{"data is not base64", nil, `{"message":{"data":"%%%","messageId":"1"}}`, "standard base64 with padding", "1"},
 	{"data without padding", nil, `{"message":{"data":"e30","messageId":"1"}}`, "standard base64 with padding", "1"},
 	{"data in URL base64", nil, `{"message":{"data":"_-__","messageId":"1"}}`, "standard base64 with padding", "1"},
@@ -211,38 +211,38 @@ var unsupported = []struct {
 	{"message ID is a number", nil, `{"message":{"messageId":1}}`, "message.messageId has a value of the wrong kind", ""},
 	{"attribute is a number", nil, `{"message":{"messageId":"1","attributes":{"secret":1}}}`, "an attribute has a value of the wrong kind", "1"},
 	{"attempt is a fraction", nil, `{"message":{"messageId":"1"},"deliveryAttempt":1.5}`, "deliveryAttempt has a value of the wrong kind", "1"},
-	{"message ID too long to be one", nil, `{"message":{"messageId":"` + strings.Repeat("1", 1025) + `"}}`, "longer than Pub/Sub allows", ""},
-	{"attributes too long to be any", nil, `{"message":{"attributes":{"a":"` + strings.Repeat("1", 200<<10) + `"}}}`, "longer than Pub/Sub allows", ""},
+	{"too long message ID", nil, `{"message":{"messageId":"` + strings.Repeat("1", 1025) + `"}}`, "longer than Pub/Sub allows", ""},
+	{"too long attributes", nil, `{"message":{"attributes":{"a":"` + strings.Repeat("1", 200<<10) + `"}}}`, "longer than Pub/Sub allows", ""},
 
-	{"binary of another type", binaryHeaders("Ce-Type", "google.cloud.storage.object.v1.finalized"), payoutPush, "type is another than", "2070443601311540"},
-	{"binary without ID", binaryHeaders("Ce-Id", ""), payoutPush, "no well-formed CloudEvent: id", ""},
-	{"binary without source", binaryHeaders("Ce-Source", ""), payoutPush, "no well-formed CloudEvent: source", "2070443601311540"},
-	{"binary without type", binaryHeaders("Ce-Type", ""), payoutPush, "no well-formed CloudEvent: type", "2070443601311540"},
-	{"binary without version", binaryHeaders("Ce-Specversion", ""), payoutPush, "without a ce-specversion", "2070443601311540"},
-	{"binary of an unknown version", binaryHeaders("Ce-Specversion", "2.0"), payoutPush, "without a ce-specversion", "2070443601311540"},
-	{"binary with a time that is none", binaryHeaders("Ce-Time", "noon"), payoutPush, "no well-formed CloudEvent", "2070443601311540"},
-	{"binary with an extension that is none", binaryHeaders("Ce-Foo-Bar", "x"), payoutPush, "no well-formed CloudEvent", "2070443601311540"},
-	{"binary with a header at which the SDK panics", binaryHeaders("Ce-", "x"), payoutPush, "no well-formed CloudEvent", "2070443601311540"},
+	{"binary of another type", binaryHeaders("Ce-Type", "google.cloud.storage.object.v1.finalized"), payoutPush, "type is not google", "2070443601311540"},
+	{"binary without ID", binaryHeaders("Ce-Id", ""), payoutPush, "not a well-formed CloudEvent: id", ""},
+	{"binary without source", binaryHeaders("Ce-Source", ""), payoutPush, "not a well-formed CloudEvent: source", "2070443601311540"},
+	{"binary without type", binaryHeaders("Ce-Type", ""), payoutPush, "not a well-formed CloudEvent: type", "2070443601311540"},
+	{"binary without version", binaryHeaders("Ce-Specversion", ""), payoutPush, "without a known ce-specversion", "2070443601311540"},
+	{"binary of an unknown version", binaryHeaders("Ce-Specversion", "2.0"), payoutPush, "without a known ce-specversion", "2070443601311540"},
+	{"binary with an invalid time", binaryHeaders("Ce-Time", "noon"), payoutPush, "not a well-formed CloudEvent", "2070443601311540"},
+	{"binary with an invalid extension", binaryHeaders("Ce-Foo-Bar", "x"), payoutPush, "not a well-formed CloudEvent", "2070443601311540"},
+	{"binary with a header at which the SDK panics", binaryHeaders("Ce-", "x"), payoutPush, "not a well-formed CloudEvent", "2070443601311540"},
 	{"binary without a body", binaryHeaders(), "", "no data", "2070443601311540"},
 	{"binary with an unwrapped payout", binaryHeaders(), payoutJSON, `no "message" object`, "2070443601311540"},
 	{"binary with bad base64", binaryHeaders(), `{"message":{"data":"%%%"}}`, "standard base64", "2070443601311540"},
 
 	{"structured without a body", structuredHeaders, "", "structured CloudEvent is not one JSON value", ""},
 	{"structured not JSON", structuredHeaders, "{", "structured CloudEvent is not one JSON value", ""},
-	{"structured array", structuredHeaders, "[]", "no well-formed CloudEvent", ""},
-	{"structured of another type", structuredHeaders, strings.Replace(structured(`"data":{}`), "pubsub.topic", "storage", 1), "type is another than", ""},
-	{"structured without version", structuredHeaders, `{"id":"1"}`, "no well-formed CloudEvent", ""},
+	{"structured array", structuredHeaders, "[]", "not a well-formed CloudEvent", ""},
+	{"structured of another type", structuredHeaders, strings.Replace(structured(`"data":{}`), "pubsub.topic", "storage", 1), "type is not google", ""},
+	{"structured without version", structuredHeaders, `{"id":"1"}`, "not a well-formed CloudEvent", ""},
 	{"structured without data", structuredHeaders, structured(`"subject":"s"`), "no data", "2070443601311540"},
 	{"structured with duplicate data", structuredHeaders, structured(`"data":` + payoutPush + `,"data":` + payoutPush), "without duplicate members", ""},
 	{"structured with both kinds of data", structuredHeaders, structured(`"data":` + payoutPush + `,"data_base64":"e30="`), "both data and data_base64", ""},
 	{"structured with a number for base64", structuredHeaders, structured(`"data_base64":1`), "data_base64 of the structured", ""},
-	{"structured with a number that would be base64", structuredHeaders, structured(`"data_base64":1e1000`), "data_base64 of the structured", ""},
+	{"structured with a number of base64 characters", structuredHeaders, structured(`"data_base64":1e1000`), "data_base64 of the structured", ""},
 	{"structured with null for base64", structuredHeaders, structured(`"data_base64":null`), "data_base64 of the structured", ""},
 	{"structured with bad base64", structuredHeaders, structured(`"data_base64":"%%%%"`), "data_base64 of the structured", ""},
 	{"structured with base64 in lines", structuredHeaders, structured(`"data_base64":"e3\n0="`), "data_base64 of the structured", ""},
 	{"structured with data that is null", structuredHeaders, structured(`"data":null`), `no "message" object`, "2070443601311540"},
 	{"structured with an empty base64", structuredHeaders, structured(`"data_base64":""`), "no data", "2070443601311540"},
-	{"structured null", structuredHeaders, "null", "no well-formed CloudEvent", ""},
+	{"structured null", structuredHeaders, "null", "not a well-formed CloudEvent", ""},
 	{"structured with data that is no message", structuredHeaders, structured(`"data":"text"`), "the body itself has a value", "2070443601311540"},
 	{"batch", headers("Content-Type", "application/cloudevents-batch+json"), `[]`, "batch", ""},
 	{"structured in a format that is not JSON", headers("Content-Type", "application/cloudevents+avro"), "\x00\x01", "not JSON", ""},
@@ -276,15 +276,14 @@ func TestReadKeepsUnsupportedEvents(t *testing.T) {
 	}
 }
 
-// TestLongEventIDIsDropped: a header may hold any bytes, and the replacement
-// of one that is no UTF-8 has three.
+// The replacement of an invalid byte has three bytes.
 func TestLongEventIDIsDropped(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, id, want string }{
-		{"as long as an ID can be", strings.Repeat("1", 1024), strings.Repeat("1", 1024)},
-		{"one longer", strings.Repeat("1", 1025), ""},
-		{"no UTF-8", "a\xffb", "a\uFFFDb"},
-		{"too long once it is UTF-8", strings.Repeat("a\xff", 512), ""},
+		{"1024 bytes", strings.Repeat("1", 1024), strings.Repeat("1", 1024)},
+		{"1025 bytes", strings.Repeat("1", 1025), ""},
+		{"invalid UTF-8", "a\xffb", "a\uFFFDb"},
+		{"too long after the replacement", strings.Repeat("a\xff", 512), ""},
 	} {
 		if got := Read(binaryHeaders("Ce-Id", tt.id, "Ce-Type", "other"), []byte("x")).Message.ID; got != tt.want {
 			t.Errorf("%s, refused: ID %q, want %q", tt.name, got, tt.want)
@@ -306,8 +305,7 @@ func TestReadKeepsHeadersAsText(t *testing.T) {
 	}
 }
 
-// TestUnsupportedEventKeepsItsIdentityAcrossRedeliveries: the body counts the attempts, and
-// must not make another message of each of them.
+// The body contains the delivery attempt, which must not change the identity.
 func TestUnsupportedEventKeepsItsIdentityAcrossRedeliveries(t *testing.T) {
 	t.Parallel()
 	identity := func(body string) string {
@@ -319,13 +317,13 @@ func TestUnsupportedEventKeepsItsIdentityAcrossRedeliveries(t *testing.T) {
 	}
 	const bad = `{"message":{"messageId":"7","data":"%%%"},"subscription":"s","deliveryAttempt":`
 	if identity(bad+"1}") != identity(bad+"2}") {
-		t.Error("another attempt is another message")
+		t.Error("another attempt has another identity")
 	}
 	const twice = `{"message":{"messageId":"7","data":"","data":""},"subscription":"s","deliveryAttempt":`
 	if identity(twice+"1}") != identity(twice+"2}") {
-		t.Error("another attempt with a member twice is another message")
+		t.Error("another attempt with a duplicate member has another identity")
 	}
 	if identity(bad+"1}") == identity(strings.Replace(bad, "%%%", "%%", 1)+"1}") {
-		t.Error("other data is the same message")
+		t.Error("different data has the same identity")
 	}
 }

@@ -26,8 +26,8 @@ type runFailure struct {
 }
 
 // Reconcile returns the work of ReconcileBank: it makes one run and answers 200 with
-// its summary, or an error status. The content of the request does not matter,
-// unless it is a payout: that belongs to SettlePayout and is not acknowledged.
+// its summary, or an error status. It ignores the content of the request, but never
+// acknowledges a payout, which belongs to SettlePayout.
 func Reconcile(reconciler Reconciler) Work {
 	return func(c *call) reply {
 		if isPayout(c.delivery.Message.Data) {
@@ -57,7 +57,7 @@ func Reconcile(reconciler Reconciler) Work {
 	}
 }
 
-// observedRun makes the run and reports it to the observer, after a panic too.
+// observedRun makes the run and reports it to the observer, also after a panic.
 func observedRun(c *call, reconciler Reconciler) (run transfer.Reconciled, err error) {
 	if c.Observer == nil {
 		return reconciler.Reconcile(c.ctx)
@@ -70,8 +70,8 @@ func observedRun(c *call, reconciler Reconciler) (run transfer.Reconciled, err e
 	return run, err
 }
 
-// cancelWhenDraining calls cancel when the instance drains, so that a run begins no
-// further step. It returns when ctx ends.
+// cancelWhenDraining calls cancel when the instance drains, so the run begins no further
+// step. It returns when ctx ends.
 func cancelWhenDraining(ctx context.Context, cancel context.CancelFunc, draining <-chan struct{}) {
 	select {
 	case <-draining:

@@ -33,7 +33,7 @@ func TestReconcileAnswers(t *testing.T) {
 		log      string
 	}{
 		{"nothing due", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, nil }, false, 200, `{"due":0,"oldest_uncertain_seconds":0,"manual":0}`, `"severity":"INFO"`},
-		{"some wait for a person", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{Manual: 2}, nil }, false, 200, `"manual":2}`, `"manual":2`},
+		{"manual instructions", http.MethodPost, func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{Manual: 2}, nil }, false, 200, `"manual":2}`, `"manual":2`},
 		{"no bank", http.MethodPost, func(context.Context) (transfer.Reconciled, error) {
 			return transfer.Reconciled{Due: 3}, transfer.ErrNoBank
 		}, false, 500, `{"due":3,"oldest_uncertain_seconds":0,"manual":0,"error":"bank instructions are due and no bank is configured"}`, `"severity":"ERROR"`},
@@ -45,13 +45,13 @@ func TestReconcileAnswers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			var log bytes.Buffer
-			gate := &event.Drainer{}
+			drainer := &event.Drainer{}
 			if test.draining {
-				if err := gate.Drain(t.Context()); err != nil {
+				if err := drainer.Drain(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
-			handler := &event.Handler{Work: event.Reconcile(test.run), Log: event.NewLogger(&log, 0), Now: time.Now, Timeout: time.Minute, Drainer: gate}
+			handler := &event.Handler{Work: event.Reconcile(test.run), Log: event.NewLogger(&log, 0), Now: time.Now, Timeout: time.Minute, Drainer: drainer}
 			answer := httptest.NewRecorder()
 			handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), test.method, "/", strings.NewReader("{}")))
 			if answer.Code != test.status || !strings.Contains(answer.Body.String(), test.body) {
@@ -61,14 +61,13 @@ func TestReconcileAnswers(t *testing.T) {
 				t.Errorf("log %s, want %s", &log, test.log)
 			}
 			if strings.Contains(log.String()+answer.Body.String(), marker) {
-				t.Error("the value of a panic got out")
+				t.Error("the answer or the log contains the panic's value")
 			}
 		})
 	}
 }
 
-// TestReconcilerDoesNotAcknowledgePayouts: a payouts topic that is bound to
-// the wrong function must lose nothing, in whatever form a payout comes.
+// A payouts topic that is bound to the wrong function must not lose a payout.
 func TestReconcilerDoesNotAcknowledgePayouts(t *testing.T) {
 	t.Parallel()
 	const payout = `{"settlement_id":"stl-1","account_id":"a","amount_cents":1}`
@@ -88,13 +87,13 @@ func TestReconcilerDoesNotAcknowledgePayouts(t *testing.T) {
 		{"pushed", nil, wrapped(payout), false},
 		{"structured", structured, wholeEvent(wrapped(payout)), false},
 		{"not wrapped", nil, payout, false},
-		{"that would be quarantined", nil, wrapped(`{"settlement_id":null,"x":1}`), false},
+		{"not valid", nil, wrapped(`{"settlement_id":null,"x":1}`), false},
 		{"cut off", nil, wrapped(payout[:30]), false},
-		{"with a member twice", nil, wrapped(`{"settlement_id":"a","settlement_id":"b"}`), false},
+		{"with a duplicate member", nil, wrapped(`{"settlement_id":"a","settlement_id":"b"}`), false},
 		{"with invalid UTF-8", nil, wrapped("{\"settlement_id\":\"\xff\"}"), false},
 		{"a tick", nil, wrapped(`{"run":"ReconcileBank"}`), true},
 		{"a tick of text", nil, wrapped("run"), true},
-		{"a tick of nothing", nil, `{"message":{"attributes":{"a":"b"}}}`, true},
+		{"a tick without data", nil, `{"message":{"attributes":{"a":"b"}}}`, true},
 		{"a tick by hand", nil, "{}", true},
 		{"an empty body", nil, "", true},
 		{"a text about payouts", nil, wrapped(`["settlement_id"]`), true},

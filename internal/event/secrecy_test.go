@@ -20,16 +20,16 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// marker is planted wherever something secret can stand; it must come out
-// nowhere.
+// marker is the value of every secret in these tests. No answer and no log may contain
+// it.
 const marker = "XYZZY-8b1f"
 
-// secretPayout is a payout message with a marker in every secret place.
+// secretPayout is a payout message with the marker in every secret member.
 const secretPayout = `{"settlement_id":"stl-1","account_id":"a","amount_cents":777123456789,"currency":"EUR",` +
 	`"creditor_account":"` + marker + `","reference":"` + marker + `","metadata":{"` + marker + `":"` + marker + `"}}`
 
-// secretPush returns a push body with the given data and markers in its
-// attributes and ordering key.
+// secretPush returns a push body with the given data, and the marker in its attributes
+// and ordering key.
 func secretPush(data string) string {
 	return `{"message":{"data":"` + base64.StdEncoding.EncodeToString([]byte(data)) + `","messageId":"1","orderingKey":"` + marker +
 		`","attributes":{"` + marker + `":"` + marker + `"}},"subscription":"` + subscription + `","` + marker + `":"` + marker + `"}`
@@ -55,14 +55,14 @@ func (secretBank) Compose(p payout.Payout, _ uuid.UUID) ([]byte, error) {
 	return []byte(p.CreditorAccount), nil
 }
 
-// TestAnswersAndLogsHoldNoPayload runs every way a delivery can end with markers in all
-// that is secret, and looks for them in the log and in the answers.
+// TestAnswersAndLogsHoldNoPayload searches the answers and logs of every kind of delivery
+// for the marker.
 func TestAnswersAndLogsHoldNoPayload(t *testing.T) {
 	t.Parallel()
 	settlesAs := func(o settle.Outcome) func(settle.Settlement) (settle.Result, error) {
 		return func(s settle.Settlement) (settle.Result, error) {
 			if !strings.Contains(fmt.Sprint(s), marker) {
-				t.Error("the marker does not reach the store: nothing is tested")
+				t.Error("the marker does not reach the store")
 			}
 			return settle.Result{Outcome: o, SettlementID: s.Payout.SettlementID, PayloadHash: s.Hash, Fields: []string{"reference"}}, nil
 		}
@@ -95,7 +95,7 @@ func TestAnswersAndLogsHoldNoPayload(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/?"+marker, strings.NewReader(body))
 		r.Header = header
 		r.Header.Set("Authorization", marker)
-		r.Header.Set("Traceparent", marker) // malformed: nothing of it is used
+		r.Header.Set("Traceparent", marker) // malformed, so ignored
 		return r
 	}
 	p := func() *http.Request { return refused(http.Header{}, secretPush(secretPayout)) }
@@ -136,12 +136,12 @@ func TestAnswersAndLogsHoldNoPayload(t *testing.T) {
 		if w.Code != tt.status {
 			t.Errorf("%s: status %d %s, want %d", tt.name, w.Code, w.Body, tt.status)
 		}
-		for what, text := range map[string]string{
+		for output, text := range map[string]string{
 			"log": log.String(), "answer": w.Body.String(), "header": fmt.Sprint(w.Header()),
 		} {
 			for _, secret := range []string{marker, strings.ToLower(marker), base64.StdEncoding.EncodeToString([]byte(marker)), "777123456789", "b4f042d515"} {
 				if strings.Contains(text, secret) {
-					t.Errorf("%s: %s shows %q:\n%s", tt.name, what, secret, text)
+					t.Errorf("%s: %s shows %q:\n%s", tt.name, output, secret, text)
 				}
 			}
 		}
@@ -151,7 +151,7 @@ func TestAnswersAndLogsHoldNoPayload(t *testing.T) {
 	}
 }
 
-// panicWith has an amount among its arguments: debug.Stack would print it, as
+// panicWith has an amount among its arguments. debug.Stack would print it as
 // 0xb4f042d515.
 //
 //go:noinline
@@ -163,12 +163,12 @@ func panicWith(value any, amountCents int64, data []byte) {
 
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
-	var gate Drainer
+	var drainer Drainer
 	h, log := newHandler(delivererFunc(func(context.Context, settle.Delivery) (settle.Result, error) {
 		panicWith(errors.New("x"), 1, []byte("x"))
 		return settle.Result{}, nil
 	}))
-	h.Drainer = &gate
+	h.Drainer = &drainer
 	w := post(t.Context(), h, payoutPush)
 	if want := `{"outcome":"unknown","error":"` + textPanic + "\"}\n"; w.Code != 500 || w.Body.String() != want {
 		t.Errorf("answer %d %s, want 500 %s", w.Code, w.Body, want)
@@ -178,9 +178,9 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 		t.Errorf("line %v", line)
 	}
 	if frames := fmt.Sprint(line["stack"]); !strings.Contains(frames, "event.panicWith /") || !strings.Contains(frames, "secrecy_test.go:") {
-		t.Errorf("the stack does not show where: %s", frames)
+		t.Errorf("the stack lacks the function or the file: %s", frames)
 	}
-	if err := gate.Drain(t.Context()); err != nil {
-		t.Errorf("the delivery that panicked has not left: %v", err)
+	if err := drainer.Drain(t.Context()); err != nil {
+		t.Errorf("the panicked delivery is still in progress: %v", err)
 	}
 }

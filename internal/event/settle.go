@@ -16,17 +16,16 @@ type Deliverer interface {
 	Deliver(ctx context.Context, d settle.Delivery) (settle.Result, error)
 }
 
-// errNotFinal reports a deliverer that breaks its contract: neither an error nor an
-// outcome. To acknowledge would lose the message.
+// errNotFinal reports a deliverer that breaks its contract. An acknowledgement could lose
+// the message.
 var errNotFinal = errors.New("deliverer gave neither an outcome nor an error")
 
 // Settle returns the work of SettlePayout: it settles the delivery and answers 200
 // with the stored outcome, or an error status.
 func Settle(deliverer Deliverer) Work { return func(c *call) reply { return c.settle(deliverer) } }
 
-// Misconfigured returns the work of a function whose configuration is wrong: it
-// fails every request, so that messages stay in the subscription until the
-// configuration is right.
+// Misconfigured returns the work of a function with a wrong configuration: it fails every
+// request, so messages stay in the subscription until the configuration is right.
 func Misconfigured(err error) Work {
 	return func(c *call) reply {
 		c.log(c.Now(), slog.LevelError, "configuration rejected", slog.Any("", settle.Result{}), slog.String("error", err.Error()))

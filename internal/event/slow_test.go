@@ -17,11 +17,11 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// The tests of this file run in synctest bubbles, whose clock moves only while
-// everything in them waits, and over net.Pipe, which buffers nothing. The server
-// has no time limit of its own, like that of the functions framework.
+// These tests run in synctest bubbles, whose clock advances only while all goroutines
+// wait, and over net.Pipe, which buffers nothing. The server has no time limits, like
+// that of the functions framework.
 
-// oneConn is a listener that gives one connection.
+// oneConn is a listener with one connection.
 type oneConn struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -40,7 +40,7 @@ func (l oneConn) Close() error { return nil }
 
 func (l oneConn) Addr() net.Addr { return &net.TCPAddr{} }
 
-// connect serves h on one connection, and returns the caller's end of it.
+// connect serves h on one connection and returns the caller's end.
 func connect(t *testing.T, h http.Handler) net.Conn {
 	t.Helper()
 	caller, served := net.Pipe()
@@ -61,14 +61,14 @@ func connect(t *testing.T, h http.Handler) net.Conn {
 	return caller
 }
 
-// realTime is a handler by the clock that connections go by.
+// realTime returns a handler with the clock of the connections' deadlines.
 func realTime(d Deliverer) *Handler {
 	h, _ := newHandler(d)
 	h.Now = time.Now
 	return h
 }
 
-// sendSlowly begins to write text, and then, byte by byte and a second apart, more.
+// sendSlowly writes text, then more with a second before each byte.
 func sendSlowly(t *testing.T, c net.Conn, text, more string) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -86,7 +86,7 @@ func sendSlowly(t *testing.T, c net.Conn, text, more string) {
 	})
 }
 
-// answered reads an answer and tells how long it took to come.
+// answered reads an answer and returns the time since began.
 func answered(t *testing.T, c net.Conn, began time.Time) (status int, body string, took time.Duration) {
 	t.Helper()
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
@@ -158,7 +158,6 @@ func TestSlowBodiesTimeOut(t *testing.T) {
 	}
 }
 
-// A caller that waits to be told to go on is told, and given up as well.
 func TestSlowBodyAfterContinue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,7 +192,7 @@ func TestSlowBodyOfAReconcilerRun(t *testing.T) {
 	})
 }
 
-// The platform's time for a request can be shorter.
+// The platform's time limit for a request can be shorter.
 func TestSlowBodyEndsWithTheRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,8 +209,7 @@ func TestSlowBodyEndsWithTheRequest(t *testing.T) {
 	})
 }
 
-// The limit on the body ends with the body: a delivery that takes longer goes on,
-// and the connection serves the next request, however late.
+// A delivery may take longer than BodyTimeout, and the connection serves later requests.
 func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -238,8 +236,7 @@ func TestBodyTimeoutEndsWithTheBody(t *testing.T) {
 	})
 }
 
-// What a slow body takes comes off the budget of the delivery, so that slow ones
-// take no longer than the ack deadline was made for.
+// Otherwise a delivery with a slow body could exceed the ack deadline.
 func TestBudgetIncludesTheBody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -256,32 +253,32 @@ func TestBudgetIncludesTheBody(t *testing.T) {
 	})
 }
 
-// A caller that does not take its answer does not hold the instance.
+// A caller that does not read its answer must not block the instance's shutdown.
 func TestUnreadAnswersTimeOut(t *testing.T) {
 	t.Parallel()
 	for name, handler := range map[string]func(*Drainer) http.Handler{
-		"delivery": func(g *Drainer) http.Handler {
+		"delivery": func(d *Drainer) http.Handler {
 			h := realTime(gives(settle.Result{Outcome: settle.OutcomeApplied}, nil))
-			h.Drainer = g
+			h.Drainer = d
 			return h
 		},
-		"run": func(g *Drainer) http.Handler {
+		"run": func(d *Drainer) http.Handler {
 			run := func(context.Context) (transfer.Reconciled, error) { return transfer.Reconciled{}, errors.New("x") }
-			return &Handler{Work: Reconcile(runs(run)), Log: NewLogger(io.Discard, 0), Now: time.Now, Drainer: g}
+			return &Handler{Work: Reconcile(runs(run)), Log: NewLogger(io.Discard, 0), Now: time.Now, Drainer: d}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				gate := new(Drainer)
-				caller, began := connect(t, handler(gate)), time.Now()
+				drainer := new(Drainer)
+				caller, began := connect(t, handler(drainer)), time.Now()
 				sendSlowly(t, caller, announced("POST", len(payoutPush))+payoutPush, "")
 				synctest.Wait()
-				if err := gate.Drain(t.Context()); err != nil {
+				if err := drainer.Drain(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != answerTimeout {
-					t.Errorf("left after %v, want %v", took, answerTimeout)
+					t.Errorf("request ended after %v, want %v", took, answerTimeout)
 				}
 			})
 		})

@@ -13,10 +13,9 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// readStructured reads a structured event. As with a binary one, the SDK gets the
-// attributes only. Its own reader of such an event takes the last of two equal
-// members and the last of data and data_base64, takes a number for base64, fails
-// on numbers beyond the range of a float, and depends on the order of the members.
+// readStructured reads a structured event. The SDK gets only the attributes, because its
+// own reader accepts duplicate members, data beside data_base64 and a number as base64,
+// fails on numbers beyond the range of a float, and depends on the order of members.
 func readStructured(message *cehttp.Message, body []byte) (settle.Delivery, error) {
 	attributes, data, err := splitStructured(body)
 	if err != nil {
@@ -34,12 +33,11 @@ func readStructured(message *cehttp.Message, body []byte) (settle.Delivery, erro
 	return readPush(pushBody, e)
 }
 
-// eventData is the data of a structured event as it stands there. At most one of
-// the two is set.
+// eventData is the unparsed data of a structured event. At most one field is set.
 type eventData struct{ value, base64 jsontext.Value }
 
-// splitStructured takes a structured event apart into the event without its data,
-// members in the order of their names, and the data.
+// splitStructured separates a structured event into the data and the other members,
+// sorted by name.
 func splitStructured(body []byte) (attributes []byte, data eventData, err error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(body, &members); err != nil || members == nil {
@@ -55,14 +53,13 @@ func splitStructured(body []byte) (attributes []byte, data eventData, err error)
 	delete(members, "data")
 	delete(members, "data_base64")
 	if attributes, err = json.Marshal(members, json.Deterministic(true)); err != nil {
-		return nil, eventData{}, errMalformed // cannot be: what was read can be written
+		return nil, eventData{}, errMalformed // unreachable: a read value can be written
 	}
 	return attributes, data, nil
 }
 
-// pushBody returns the push body that the data holds: base64, JSON as it stands,
-// or where the event calls its data something else than JSON the text of a string.
-// It is empty where there is no data.
+// pushBody returns the push body in the data: decoded base64, JSON, or the text of a
+// string if the content type is not JSON. It is empty without data.
 func (d eventData) pushBody(contentType string) ([]byte, error) {
 	if d.base64 != nil {
 		var decoded base64Data
@@ -74,15 +71,15 @@ func (d eventData) pushBody(contentType string) ([]byte, error) {
 	if d.value.Kind() == jsontext.KindString && !isJSON(contentType) {
 		text, err := jsontext.AppendUnquote(nil, d.value)
 		if err != nil {
-			return nil, errMalformed // cannot be: it was read as a string
+			return nil, errMalformed // unreachable: it was read as a string
 		}
 		return text, nil
 	}
 	return d.value, nil
 }
 
-// isJSON reports whether data of that content type stands in a structured event
-// as JSON; without a content type it does.
+// isJSON reports whether the data of a structured event is JSON by its content type. An
+// absent content type means JSON.
 func isJSON(contentType string) bool {
 	mediaType, _, err := mime.ParseMediaType(contentType)
 	return err != nil || mediaType == "application/json" || mediaType == "text/json"
