@@ -18,8 +18,8 @@ var errClosed = errors.New("the store is closed")
 // can look for credentials.
 const openTimeout = 30 * time.Second
 
-// openedClient is a client that is open, or being opened, with the number of calls
-// that use it. It is closed when it was given up and its last call has ended.
+// openedClient is a client that is open or opening, with the number of its calls in
+// progress. After giveUp it is closed at the end of its last call.
 type openedClient struct {
 	ready  chan struct{} // closed when client or err is set
 	client *spanner.Client
@@ -27,11 +27,11 @@ type openedClient struct {
 
 	// Guarded by Store.mu.
 	users     int
-	succeeded int // calls that ended well
+	succeeded int // calls without an error
 	givenUp   bool
 }
 
-// open opens the client, without a lock. Every caller waits under its own deadline.
+// open opens the client without holding a lock. Each caller waits under its own deadline.
 func (o *openedClient) open(ctx context.Context, open func(context.Context) (*spanner.Client, error)) {
 	defer close(o.ready)
 	done := make(chan *openedClient, 1)
@@ -60,7 +60,7 @@ func tryOpen(ctx context.Context, open func(context.Context) (*spanner.Client, e
 	return result
 }
 
-// isReady reports whether opening has ended, successfully or not.
+// isReady reports whether open has ended, also with an error.
 func (o *openedClient) isReady() bool {
 	select {
 	case <-o.ready:
@@ -70,20 +70,20 @@ func (o *openedClient) isReady() bool {
 	}
 }
 
-// ended gives the client up where the end of a call asks for it: one that failed with
-// err, or the last one of a client that was given up. before is the number of calls that
-// had succeeded when it began. The caller holds mu.
+// ended gives the client up after a call with an error that it can have caused, or after
+// the last call of a client that was given up. before is o.succeeded at the beginning of
+// the call. The caller holds mu.
 func (s *Store) ended(ctx context.Context, o *openedClient, before int, err error) {
 	switch {
 	case o.givenUp:
 		s.giveUp(o)
-	case !o.isReady(): // a caller that ran out of time proves nothing about the opening
+	case !o.isReady(): // the caller's deadline has passed; open continues
 	case o.err != nil || mayBeBroken(ctx, err, o.succeeded > before):
 		s.giveUp(o)
 	}
 }
 
-// giveUp lets o serve no further call, and closes it after its last.
+// giveUp removes o from the store and closes it after its last call.
 func (s *Store) giveUp(o *openedClient) {
 	o.givenUp = true
 	if s.current == o {
@@ -99,12 +99,12 @@ func (s *Store) giveUp(o *openedClient) {
 	}
 }
 
-// mayBeBroken reports whether err can come from the state of the client. othersSucceed
-// says that other calls with it ended well in the meantime.
+// mayBeBroken reports whether the client's state can have caused err. othersSucceed means
+// that other calls succeeded during this one.
 //
-// A cancelled caller proves nothing: thousands of cancelled requests must not close
-// connections that others use. Nor does a deadline while other calls succeed: then
-// Spanner is slow, and a new connection would add to its load.
+// A cancelled caller is no sign of a broken client: cancelled requests must not close a
+// connection in use. A deadline beside successful calls is none either: then Spanner is
+// slow, and a new connection would add to its load.
 func mayBeBroken(ctx context.Context, err error, othersSucceed bool) bool {
 	if err == nil || callerIsGone(ctx) {
 		return false
@@ -112,7 +112,7 @@ func mayBeBroken(ctx context.Context, err error, othersSucceed bool) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return !othersSucceed
 	}
-	switch spanner.ErrCode(err) { //nolint:exhaustive // the others are answers of a client that works
+	switch spanner.ErrCode(err) { //nolint:exhaustive // the other codes are answers of Spanner
 	case codes.Unavailable, codes.DeadlineExceeded:
 		return !othersSucceed
 	case codes.NotFound:

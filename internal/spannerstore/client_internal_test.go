@@ -27,7 +27,7 @@ func TestNextCallRetriesOpen(t *testing.T) {
 		return new(spanner.Client), nil
 	}}
 	if err := store.use(t.Context()); !errors.Is(err, failed) {
-		t.Errorf("error %v, want the reason", err)
+		t.Errorf("error %v, want that of open", err)
 	}
 	if err := store.use(t.Context()); err != nil || attempts != 2 {
 		t.Errorf("%v after %d attempts", err, attempts)
@@ -42,12 +42,10 @@ func TestOpenReturnsWhenTheCallersContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := store.use(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want the caller's own", err)
+		t.Errorf("error %v, want the context's", err)
 	}
 }
 
-// TestTimedOutCallersShareOneOpen: opening takes longer than its callers
-// have, and is not begun anew for each of them.
 func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	t.Parallel()
 	goOn, attempts := make(chan struct{}), 0
@@ -55,7 +53,7 @@ func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 1)
 		if err := store.use(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want the caller's own", err)
+			t.Errorf("error %v, want the context's", err)
 		}
 		cancel()
 	}
@@ -83,6 +81,6 @@ func TestReleaseAfterAPanic(t *testing.T) {
 		panic(client)
 	}()
 	if store.current.users != 0 {
-		t.Errorf("%d users are left", store.current.users)
+		t.Errorf("%d users, want 0", store.current.users)
 	}
 }

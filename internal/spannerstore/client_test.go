@@ -18,7 +18,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
-// newStore returns a store whose clients are all on one wire.
+// newStore returns a store whose clients share one wire.
 func newStore(t *testing.T, b backend, w *wire) *spannerstore.Store {
 	t.Helper()
 	store := spannerstore.New(spannerstore.Config{
@@ -28,7 +28,7 @@ func newStore(t *testing.T, b backend, w *wire) *spannerstore.Store {
 	return store
 }
 
-// clients counts the clients that were opened since the wire was watched.
+// clients counts the clients opened since the latest call of watch.
 func (w *wire) clients() int {
 	return len(slices.DeleteFunc(w.seen(), func(rpc string) bool { return rpc != "CreateSession" }))
 }
@@ -53,7 +53,7 @@ func TestWorkingClientIsKept(t *testing.T) {
 		return fault{err: status.Error(codes.DeadlineExceeded, "late"), lose: true, then: cancel}
 	}
 	if _, err := store.Settle(ctx, storetest.NewSettlement(t, other)); err == nil {
-		t.Error("settled for a caller that is gone")
+		t.Error("settled for a cancelled caller")
 	}
 	w.fault = nil
 	notDue := func(transfer.Instruction) (transfer.Change, error) { return transfer.Change{}, transfer.ErrNotDue }
@@ -64,7 +64,7 @@ func TestWorkingClientIsKept(t *testing.T) {
 	unknown.Hash = "v2:00"
 	must(store.Settle(t.Context(), unknown))
 	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, payout.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
-		t.Errorf("error %v, want ErrUnknownHashVersion alone", err)
+		t.Errorf("error %v, want only ErrUnknownHashVersion", err)
 	}
 	must(store.Settle(t.Context(), storetest.NewSettlement(t, third)))
 	if n := w.clients(); n != 1 {
@@ -72,8 +72,8 @@ func TestWorkingClientIsKept(t *testing.T) {
 	}
 }
 
-// TestBrokenClientIsReplaced lets one call fail while another is under way:
-// later calls get a new client, and the one under way keeps the old.
+// One call fails while another is in progress. Later calls get a new client, and the call
+// in progress keeps the old one.
 func TestBrokenClientIsReplaced(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
@@ -94,7 +94,7 @@ func TestBrokenClientIsReplaced(t *testing.T) {
 	go func() {
 		result, err := store.Settle(t.Context(), storetest.NewSettlement(t, plain))
 		if err == nil && result.Outcome != settle.OutcomeApplied {
-			t.Errorf("the call under way ended as %v", result.Outcome)
+			t.Errorf("the call in progress: outcome %v", result.Outcome)
 		}
 		slow <- err
 	}()
@@ -115,7 +115,7 @@ func TestBrokenClientIsReplaced(t *testing.T) {
 	}
 	close(goOn)
 	if err := <-slow; err != nil {
-		t.Errorf("the call under way: %v", err)
+		t.Errorf("the call in progress: %v", err)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// unknownOutcome is the error where the message has to be delivered again.
+// unknownOutcome wraps errs in [settle.ErrOutcomeUnknown].
 func unknownOutcome(errs ...error) error {
 	for i, err := range errs {
 		errs[i] = redact(err)
@@ -21,12 +21,12 @@ func unknownOutcome(errs ...error) error {
 	return fmt.Errorf("%w: %w", settle.ErrOutcomeUnknown, errors.Join(errs...))
 }
 
-// callerIsGone reports whether the caller no longer waits. The message is delivered
-// again in any case, and reads for many such callers would delay others.
+// callerIsGone reports whether the caller no longer waits. Pub/Sub redelivers its message
+// in any case, and reads for many such callers would delay others.
 func callerIsGone(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// insert inserts rows in one Commit and returns its commit timestamp. Sent again
-// after it went through, it fails because the rows exist.
+// insert inserts rows in one Commit and returns its commit timestamp. A repeated insert
+// fails because the rows exist.
 func insert(ctx context.Context, client *spanner.Client, tag string, rows []*spanner.Mutation) (time.Time, error) {
 	return client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
 }
@@ -46,24 +46,24 @@ func (s *Store) readWrite(ctx context.Context, client *spanner.Client, tag strin
 	return response.CommitTs, err
 }
 
-// commitStatus is what is known of a commit.
+// commitStatus is the known state of a commit.
 type commitStatus int
 
 const (
-	commitUnknown commitStatus = iota // it may have gone through, or may yet
-	commitDone                        // it went through
-	commitExists                      // a row is there already, nothing was written
-	commitRefused                     // Spanner refused it, nothing was written
+	commitUnknown commitStatus = iota // it may have succeeded, or may still succeed
+	commitDone                        // it succeeded
+	commitExists                      // it failed because a row exists
+	commitRefused                     // Spanner refused it
 )
 
-// commitStatusOf reads an error of a commit. Codes not listed here do not tell
-// whether the commit went through, whatever their names suggest.
+// commitStatusOf classifies an error of a commit. After every other code the commit may
+// have succeeded.
 func commitStatusOf(err error) commitStatus {
 	if err == nil {
 		return commitDone
 	}
 	if _, rpc := status.FromError(err); !rpc && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
-		return commitRefused // our own error: what was decided cannot be carried out
+		return commitRefused // an error of this package or of settle.Judge
 	}
 	switch spanner.ErrCode(err) { //nolint:exhaustive // every other code is unknown, and new ones must be
 	case codes.AlreadyExists:
@@ -75,7 +75,7 @@ func commitStatusOf(err error) commitStatus {
 	}
 }
 
-// redactedError keeps text that can quote column values out of logs and answers.
+// redactedError hides text that can quote column values from logs and answers.
 type redactedError struct{ err error }
 
 func (e redactedError) Error() string {
@@ -84,8 +84,8 @@ func (e redactedError) Error() string {
 
 func (e redactedError) Unwrap() error { return e.err }
 
-// redact hides the text of Spanner's errors, but for the codes that speak of
-// connections, rights and names and not of what was written.
+// redact hides the text of Spanner's errors, except for codes about connections, rights
+// and names.
 func redact(err error) error {
 	if _, rpc := status.FromError(err); err == nil || !rpc {
 		return err

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	instances   = 8   // stores with a client each
+	instances   = 8   // stores, each with its own client
 	atOnce      = 32  // deliveries of one settlement
 	settlements = 200 // one after another, each delivered atOnce times
 	perDatabase = 40  // settlements in one database: the emulator slows down with every row
 )
 
-// eachDatabase runs test for all settlements, perDatabase of them in a database.
+// eachDatabase runs test for all settlements, with perDatabase of them per database.
 func eachDatabase(t *testing.T, test func(t *testing.T, b backend, ids []string)) {
 	t.Helper()
 	for first := 0; first < settlements; first += perDatabase {

@@ -15,10 +15,10 @@ import (
 	"github.com/settleonce/settleonce/schema"
 )
 
-// backend is a database of the test's own in the emulator.
+// backend is a new database in the emulator.
 type backend struct {
 	database string
-	client   *spanner.Client // for looking, never for settling
+	client   *spanner.Client // for reads of the tests
 }
 
 func newBackend(t *testing.T) backend {
@@ -37,7 +37,7 @@ func newBackend(t *testing.T) backend {
 	return backend{name, client}
 }
 
-// open returns a store with a client of its own.
+// open returns a store with its own client.
 func (b backend) open(t *testing.T, options ...option.ClientOption) *spannerstore.Store {
 	t.Helper()
 	store, err := spannerstore.Open(t.Context(), spannerstore.Config{

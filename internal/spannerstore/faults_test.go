@@ -20,22 +20,22 @@ import (
 	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
-// wire sees every RPC of a client, and can lose requests and answers.
+// wire records the RPCs of a client and can lose requests and answers.
 type wire struct {
 	mu   sync.Mutex
 	rpcs []string
-	// fault is asked for each Commit, by its number from 1.
+	// fault returns the fault of each Commit, by its number from 1.
 	fault func(commit int) fault
 	n     int
-	fired int // faults that came
+	fired int // injected faults
 }
 
-// fault is what happens to one Commit. The zero value is nothing.
+// fault disturbs one Commit. The zero value does not.
 type fault struct {
-	err   error  // what the caller gets instead of the answer
-	lose  bool   // the request does not reach Spanner either
+	err   error  // replaces the answer
+	lose  bool   // the request does not reach Spanner
 	first func() // runs before the request is sent
-	then  func() // runs once Spanner has answered, or the request is lost
+	then  func() // runs after Spanner's answer or the loss
 }
 
 func (w *wire) options() []option.ClientOption {
@@ -82,17 +82,17 @@ func (w *wire) note(method string) fault {
 	return f
 }
 
-// wantFired fails a test whose fault never came: it has shown nothing.
+// wantFired fails a test without an injected fault.
 func (w *wire) wantFired(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.fired == 0 {
-		t.Error("the fault never came")
+		t.Error("no fault was injected")
 	}
 }
 
-// watch forgets what has been and sets the faults of the Commits to come.
+// watch clears the record and sets the faults of later Commits.
 func (w *wire) watch(f func(commit int) fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +115,7 @@ func TestRPCsOfADelivery(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
 	store := b.open(t, w.options()...)
-	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // warms the client up
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // creates the client's session
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -147,7 +147,7 @@ func TestRPCsOfADelivery(t *testing.T) {
 	}
 }
 
-// lostAnswers are the errors by which an answer gets lost.
+// lostAnswers are the errors of a lost answer.
 var lostAnswers = map[string]error{
 	"UNAVAILABLE":         status.Error(codes.Unavailable, "connection reset"),
 	"DEADLINE_EXCEEDED":   status.Error(codes.DeadlineExceeded, "deadline"),
@@ -160,7 +160,7 @@ var lostAnswers = map[string]error{
 
 const secondLost = "answer of the second Commit lost"
 
-// faultPlans say which Commits of one delivery meet the fault.
+// faultPlans select the disturbed Commits of one delivery.
 var faultPlans = map[string]func(err error, commit int) fault{
 	"answer of the first Commit lost": func(err error, commit int) fault {
 		if commit == 1 {
@@ -191,8 +191,7 @@ var faultPlans = map[string]func(err error, commit int) fault{
 	},
 }
 
-// deliver settles under a time limit, and again in another delivery when the
-// first ended without an outcome, as Pub/Sub would.
+// deliver settles under a time limit. Like Pub/Sub, it redelivers after an error.
 func deliver(t *testing.T, store settle.Store, message string) (settle.Result, bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -206,14 +205,13 @@ func deliver(t *testing.T, store settle.Store, message string) (settle.Result, b
 	}
 	result, err = store.Settle(t.Context(), storetest.NewSettlement(t, message))
 	if err != nil {
-		t.Fatalf("delivered again: %v", err)
+		t.Fatalf("redelivered: %v", err)
 	}
 	return result, true
 }
 
-// eachLostAnswer runs test with every error and every plan that can come. A test
-// in which nothing goes wrong without a fault makes only one Commit: secondCommit
-// says that there are two.
+// eachLostAnswer runs test with every error and every plan. secondCommit means that the
+// test makes a second Commit even without a fault.
 func eachLostAnswer(t *testing.T, secondCommit bool, test func(t *testing.T, plan func(commit int) fault)) {
 	t.Helper()
 	for code, err := range lostAnswers {
@@ -292,8 +290,8 @@ func TestLostAnswerQuarantinesOnce(t *testing.T) {
 	})
 }
 
-// A caller that is gone gets no outcome, costs no further RPC, and finds its
-// commit, if there was one, when it comes again.
+// A cancelled caller gets no outcome and causes no further RPC. Its redelivery finds the
+// commit, if any.
 func TestSettleDoesNotReadForACancelledCaller(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -305,7 +303,7 @@ func TestSettleDoesNotReadForACancelledCaller(t *testing.T) {
 			t.Parallel()
 			b, w := newBackend(t), &wire{}
 			store := b.open(t, w.options()...)
-			if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // warms the client up
+			if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // creates the client's session
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())
@@ -324,7 +322,7 @@ func TestSettleDoesNotReadForACancelledCaller(t *testing.T) {
 			}
 			result, err = store.Settle(t.Context(), storetest.NewSettlement(t, plain))
 			if err != nil || result.Outcome != test.replay {
-				t.Errorf("delivered again: %v, %v; want %v", result.Outcome, err, test.replay)
+				t.Errorf("redelivered: %v, %v; want %v", result.Outcome, err, test.replay)
 			}
 		})
 	}

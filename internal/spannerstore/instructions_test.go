@@ -30,8 +30,8 @@ import (
 
 const wantsBank = `{"settlement_id":"stl-8472","account_id":"a","amount_cents":4731,"creditor_account":"cp-19"}`
 
-// countingBank accepts every send and confirms it when asked, and counts.
-type countingBank struct{ sends, questions atomic.Int64 }
+// countingBank accepts and confirms every transfer, and counts the requests.
+type countingBank struct{ sends, checks atomic.Int64 }
 
 func (*countingBank) Compose(payout.Payout, uuid.UUID) ([]byte, error) { return []byte("{}"), nil }
 
@@ -41,11 +41,11 @@ func (b *countingBank) Send(context.Context, transfer.SendRequest) transfer.Send
 }
 
 func (b *countingBank) Status(context.Context, transfer.StatusRequest) transfer.StatusResult {
-	b.questions.Add(1)
+	b.checks.Add(1)
 	return transfer.StatusResult{Reading: transfer.StatusConfirmed, Answer: transfer.BankAnswer{HTTPStatus: 200}}
 }
 
-// stepper makes steps at the time that now holds.
+// stepper returns a stepper with the clock now.
 func stepper(store transfer.Store, bank transfer.Bank, now *atomic.Pointer[time.Time]) *transfer.Stepper {
 	return &transfer.Stepper{
 		Store: store, Bank: bank, NewID: uuid.NewString, Now: func() time.Time { return *now.Load() }, Log: slog.New(slog.DiscardHandler),
@@ -59,9 +59,8 @@ func clockAt(t time.Time) *atomic.Pointer[time.Time] {
 	return &p
 }
 
-// TestLostAnswerSendsOnce loses answers of the transactions around a send. The
-// bank is never asked for the transfer a second time, and what it did is found
-// out in the end.
+// The answers of the transactions around a send are lost. The instruction is sent once,
+// and later checks confirm it.
 func TestLostAnswerSendsOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, true, func(t *testing.T, plan func(int) fault) {
@@ -95,8 +94,8 @@ func TestLostAnswerSendsOnce(t *testing.T) {
 	})
 }
 
-// TestLostSettlingCommitSendsOnce loses answers from the settling commit on: the
-// delivery that finds its own commit sends, and no other does.
+// Answers from the settling commit on are lost. Only the delivery that recognises its own
+// commit sends.
 func TestLostSettlingCommitSendsOnce(t *testing.T) {
 	t.Parallel()
 	eachLostAnswer(t, true, func(t *testing.T, plan func(int) fault) {
@@ -130,7 +129,6 @@ func TestLostSettlingCommitSendsOnce(t *testing.T) {
 	})
 }
 
-// TestConcurrentStepsSendOnce lets instances compete for one instruction.
 func TestConcurrentStepsSendOnce(t *testing.T) {
 	t.Parallel()
 	b, bank := newBackend(t), &countingBank{}
@@ -160,13 +158,12 @@ func TestConcurrentStepsSendOnce(t *testing.T) {
 	}
 }
 
-// withBank returns the payout of a settlement of its own that wants the bank.
+// withBank returns a payout with a creditor account.
 func withBank(id string) string {
 	return fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1,"creditor_account":"c"}`, id)
 }
 
-// TestDueOmitsFinalInstructions counts what comes back: it does not grow with
-// instructions that are final, or are due later.
+// The result does not grow with final or later instructions.
 func TestDueOmitsFinalInstructions(t *testing.T) {
 	t.Parallel()
 	b, queries := newBackend(t), &queryWatch{}
@@ -205,8 +202,7 @@ func TestDueOmitsFinalInstructions(t *testing.T) {
 // shards is the number of values of due_shard.
 const shards = 16
 
-// TestDueServesEveryShardDespiteABacklog has everything in one shard due long before
-// the first in any other.
+// All instructions of one shard are due long before those of the others.
 func TestDueServesEveryShardDespiteABacklog(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
@@ -228,7 +224,7 @@ func TestDueServesEveryShardDespiteABacklog(t *testing.T) {
 		return err
 	})
 	if err != nil || len(byShard) != shards {
-		t.Fatalf("%d shards have something in them, %v; want %d", len(byShard), err, shards)
+		t.Fatalf("%d shards with instructions, %v; want %d", len(byShard), err, shards)
 	}
 	if due, err := store.Due(t.Context(), storetest.PublishTime, 100); err != nil || len(due) != 60 {
 		t.Errorf("%d due in all shards, %v; want 60", len(due), err)
@@ -264,7 +260,7 @@ func TestDueServesEveryShardDespiteABacklog(t *testing.T) {
 	}
 }
 
-// mostIn returns the shard that has the most.
+// mostIn returns the shard with the most instructions.
 func mostIn(byShard map[int64][]string) (most int64) {
 	for shard, ids := range byShard {
 		if len(ids) > len(byShard[most]) {
@@ -274,18 +270,16 @@ func mostIn(byShard map[int64][]string) (most int64) {
 	return most
 }
 
-// perShard is a subquery that Spanner can seek and end early: one index, one shard,
-// the index's order, a limit.
+// perShard matches a subquery that Spanner can seek and stop: one index, one shard, the
+// index's order and a limit.
 var perShard = regexp.MustCompile(`SELECT (\w+) FROM bank_instructions@\{FORCE_INDEX=(\w+)\} ` +
 	`WHERE due_shard = shard AND (\w+) IS NOT NULL (?:AND (\w+) <= @now )?ORDER BY (\w+) LIMIT (\S+)\)`)
 
-// bounded is a subquery that ends after a number of entries of an index that has
-// no others.
+// bounded matches a subquery with a limit over a whole index.
 var bounded = regexp.MustCompile(`SELECT COUNT\(\*\) FROM \( SELECT settlement_key ` +
 	`FROM bank_instructions@\{FORCE_INDEX=bank_instructions_manual\} WHERE manual_shard IS NOT NULL LIMIT @manual\)`)
 
-// TestDueSeeksEachShard reads the queries as they are sent, since the
-// emulator shows no plan.
+// The test reads the sent queries, because the emulator shows no query plan.
 func TestDueSeeksEachShard(t *testing.T) {
 	t.Parallel()
 	b, queries := newBackend(t), &queryWatch{}
@@ -316,10 +310,10 @@ func TestDueSeeksEachShard(t *testing.T) {
 		got = append(got, subqueries)
 		sql = bounded.ReplaceAllString(sql, "")
 		if strings.Count(sql, "bank_instructions@") != len(subqueries) || strings.Contains(perShard.ReplaceAllString(sql, ""), "bank_instructions") {
-			t.Errorf("reads the table in another way too: %s", sql)
+			t.Errorf("reads the table outside these subqueries: %s", sql)
 		}
 		if hint := `@{spanner_emulator.`; strings.LastIndex(sql, hint) != 0 {
-			t.Errorf("the emulator's hint has to stand before the query: %s", sql)
+			t.Errorf("the emulator's hint does not begin the query: %s", sql)
 		}
 		if q.GetRequestOptions().GetRequestTag() != "due" || q.GetTransaction().GetSingleUse().GetReadOnly().GetStrong() != true {
 			t.Errorf("sent with %v, %v", q.GetRequestOptions(), q.GetTransaction())
@@ -332,12 +326,11 @@ func TestDueSeeksEachShard(t *testing.T) {
 		t.Errorf("limit %s, want 7", limit)
 	}
 	if most := sent[1].GetParams().GetFields()["manual"].GetStringValue(); most != "1000" || !bounded.MatchString(strings.Join(strings.Fields(sent[1].GetSql()), " ")) {
-		t.Errorf("manual ones are counted up to %q, want 1000: %s", most, sent[1].GetSql())
+		t.Errorf("manual instructions counted up to %q, want 1000: %s", most, sent[1].GetSql())
 	}
 }
 
-// TestDueFailsWithoutItsIndex: a scan of the table must not take the
-// index's place in silence.
+// Spanner must not scan the table instead.
 func TestDueFailsWithoutItsIndex(t *testing.T) {
 	t.Parallel()
 	for index, refused := range map[string]struct{ due, backlog bool }{
@@ -358,8 +351,8 @@ func TestDueFailsWithoutItsIndex(t *testing.T) {
 	}
 }
 
-// queryWatch keeps the queries of a client and counts the values that come back,
-// those within arrays too.
+// queryWatch records the queries of a client and counts the values of the results, also
+// within arrays.
 type queryWatch struct {
 	mu      sync.Mutex
 	queries []*spannerpb.ExecuteSqlRequest
@@ -396,7 +389,7 @@ func (s *watchedStream) SendMsg(m any) error {
 	case *spannerpb.ExecuteSqlRequest:
 		s.w.queries = append(s.w.queries, request)
 	case *spannerpb.ReadRequest:
-		return fmt.Errorf("a read, where a query is expected: %v", request)
+		return fmt.Errorf("unexpected read: %v", request)
 	}
 	return s.ClientStream.SendMsg(m)
 }
@@ -413,7 +406,7 @@ func (s *watchedStream) RecvMsg(m any) error {
 	return err
 }
 
-// sendWatch is a bank that notes what the wire had seen when it was asked.
+// sendWatch is a bank that stores the RPCs before its send.
 type sendWatch struct {
 	countingBank
 
@@ -431,7 +424,7 @@ func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	t.Parallel()
 	b, w := newBackend(t), &wire{}
 	store := b.open(t, w.options()...)
-	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // warms the client up
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // creates the client's session
 		t.Fatal(err)
 	}
 	bank := &sendWatch{w: w}
@@ -454,9 +447,9 @@ func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	if _, err := stepper(store, bank, now).Step(t.Context(), "stl-8472"); err != nil {
 		t.Fatal(err)
 	}
-	question := []string{"ExecuteStreamingSql", "Commit", "ExecuteStreamingSql", "Commit"}
-	if diff := cmp.Diff(question, w.seen()); diff != "" {
-		t.Errorf("RPCs of a question (-want +got):\n%s", diff)
+	check := []string{"ExecuteStreamingSql", "Commit", "ExecuteStreamingSql", "Commit"}
+	if diff := cmp.Diff(check, w.seen()); diff != "" {
+		t.Errorf("RPCs of a status check (-want +got):\n%s", diff)
 	}
 	w.watch(nil)
 	later = later.Add(48 * time.Hour)
@@ -464,7 +457,7 @@ func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	if run, err := reconciler.Reconcile(t.Context()); err != nil || run.Due != 1 || run.States[transfer.StateConfirmed] != 1 {
 		t.Fatalf("%+v, %v", run, err)
 	}
-	if diff := cmp.Diff(slices.Concat([]string{"ExecuteStreamingSql"}, question, []string{"ExecuteStreamingSql"}), w.seen()); diff != "" {
-		t.Errorf("RPCs of a run with one question (-want +got):\n%s", diff)
+	if diff := cmp.Diff(slices.Concat([]string{"ExecuteStreamingSql"}, check, []string{"ExecuteStreamingSql"}), w.seen()); diff != "" {
+		t.Errorf("RPCs of a run with one status check (-want +got):\n%s", diff)
 	}
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/settleonce/settleonce/internal/test/storetest"
 )
 
-// TestSessionsHaveTheDatabaseRole looks at the request, since the emulator does
-// not know roles.
+// The test reads the request, because the emulator ignores roles.
 func TestSessionsHaveTheDatabaseRole(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)

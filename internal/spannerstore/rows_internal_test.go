@@ -8,7 +8,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// usualSettlement is a payout as most are: without metadata and without bank.
+// usualSettlement is a payout without metadata and without a bank.
 func usualSettlement(tb testing.TB) settle.Settlement {
 	tb.Helper()
 	message := []byte(`{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}`)
@@ -22,8 +22,6 @@ func usualSettlement(tb testing.TB) settle.Settlement {
 	}
 }
 
-// TestSettlementRowsAllocations keeps the first attempt's mutations from growing
-// unnoticed.
 func TestSettlementRowsAllocations(t *testing.T) {
 	const most = 24
 	st := usualSettlement(t)
@@ -33,7 +31,7 @@ func TestSettlementRowsAllocations(t *testing.T) {
 		}
 	})
 	if allocations > most {
-		t.Errorf("%v allocations, at most %d are wanted", allocations, most)
+		t.Errorf("%v allocations, want at most %d", allocations, most)
 	}
 }
 

@@ -13,29 +13,28 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// RereadTimeout bounds the read that finds out about a lost answer. It comes on
-// top of the caller's deadline.
+// RereadTimeout bounds the read after a lost answer, in addition to the caller's
+// deadline.
 const RereadTimeout = 5 * time.Second
 
-// maxCommits bounds the commits of one call. Two are usual at most; each further
-// one means that an insert lost a race or that an answer was lost.
+// maxCommits bounds the commits of one call. Usually there are at most two; each further
+// one follows a lost race or a lost answer.
 const maxCommits = 5
 
-// Store keeps settlements in a Spanner database. It opens the database in its first
-// call, and opens it anew after a call that failed in a way that the client itself can
-// cause: an instance lives for days, and a client whose session Spanner has forgotten
-// fails for ever. It is safe for concurrent use. The zero value is not usable; see
-// [New].
+// Store keeps settlements in a Spanner database. It opens the database in its first call.
+// After an error that the client itself can cause, it opens it again: an instance lives
+// for days, and a client whose session Spanner has deleted fails for ever. It is safe for
+// concurrent use. The zero value is not usable; see [New].
 type Store struct {
 	open func(context.Context) (*spanner.Client, error)
-	// emulatorTxLock, when not nil, lets one read-write transaction run at a time: the
-	// emulator mishandles two of one client.
+	// emulatorTxLock serialises read-write transactions, because the emulator mishandles
+	// two of one client. Nil means no lock.
 	emulatorTxLock chan struct{}
-	// hint stands before queries of NULL_FILTERED indexes; empty but for the emulator.
+	// hint precedes queries of NULL_FILTERED indexes in the emulator; otherwise empty.
 	hint string
 
 	mu      sync.Mutex
-	current *openedClient // nil: opened by the next call
+	current *openedClient // nil: the next call opens one
 	closed  bool
 }
 
@@ -44,17 +43,16 @@ var (
 	_ transfer.Store = (*Store)(nil)
 )
 
-// Config says which database to open, and how.
+// Config describes the database of a [Store].
 type Config struct {
 	// Database is projects/P/instances/I/databases/D. Required.
 	Database string
-	// DatabaseRole is the database role of every session. Empty means the account's
-	// own rights.
+	// DatabaseRole is the database role of every session. Empty means the account's own
+	// rights.
 	DatabaseRole string
-	// Emulator says that the database is the Spanner emulator's. The client
-	// finds the emulator by SPANNER_EMULATOR_HOST or by Options; this field does
-	// the two things that the emulator needs: read-write transactions run one after
-	// another, and queries of NULL_FILTERED indexes carry a hint.
+	// Emulator adapts the store to the Spanner emulator: read-write transactions run one
+	// after another, and queries of NULL_FILTERED indexes have a hint. The client finds
+	// the emulator by SPANNER_EMULATOR_HOST or by Options.
 	Emulator bool
 	// Options are passed to the Spanner client. Usually empty.
 	Options []option.ClientOption
@@ -65,8 +63,8 @@ func New(cfg Config) *Store {
 	s := &Store{open: func(ctx context.Context) (*spanner.Client, error) {
 		client, err := spanner.NewClientWithConfig(ctx, cfg.Database, spanner.ClientConfig{
 			DatabaseRole: cfg.DatabaseRole,
-			// The built-in metrics need monitoring.timeSeries.create and an exporter that runs
-			// while the function's CPU sleeps. Spanner measures the same on its side.
+			// The built-in metrics need the right monitoring.timeSeries.create, and CPU for
+			// their exporter between requests. Spanner measures the same on the server.
 			DisableNativeMetrics: true,
 		}, cfg.Options...)
 		if err != nil {
@@ -80,8 +78,8 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// Open returns a store whose client is open. It does not wait for Spanner to answer:
-// an unreachable database fails in the first call.
+// Open returns a store with an open client. It sends no request to Spanner, so an
+// unreachable database fails in the first call.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := New(cfg)
 	_, release, err := s.acquire(ctx)
@@ -89,8 +87,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, err
 }
 
-// Close closes the database once the calls that use it have ended, and fails later
-// ones.
+// Close closes the database after the calls in progress. Later calls fail.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +97,8 @@ func (s *Store) Close() {
 	}
 }
 
-// acquire returns the client, opened where necessary. release must be called once,
-// with the error of the call, also after an error of acquire.
+// acquire returns the open client. release must be called once, with the error of the
+// call, also after an error of acquire.
 func (s *Store) acquire(ctx context.Context) (client *spanner.Client, release func(error), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,10 +133,10 @@ func (s *Store) acquire(ctx context.Context) (client *spanner.Client, release fu
 	}, err
 }
 
-// Settle implements [settle.Store]. The first commit inserts the settlement without
-// reading. Where rows exist or the answer was lost, a read without locks decides: a
-// settled payout never changes. The rest is written by a commit of the conflict alone
-// or by a read-write transaction, which is right whatever is stored.
+// Settle implements [settle.Store]. The first commit inserts the settlement without a
+// read. If rows exist or the answer was lost, a read without locks decides, because a
+// settled payout never changes. A new conflict needs one more insert; every other case is
+// left to a read-write transaction. The package comment has the diagram.
 func (s *Store) Settle(ctx context.Context, st settle.Settlement) (result settle.Result, err error) {
 	client, release, err := s.acquire(ctx)
 	defer func() { release(err) }()
@@ -237,8 +234,8 @@ func (s *Store) settleInTransaction(ctx context.Context, client *spanner.Client,
 	return judgement.Result, nil
 }
 
-// readAndJudge reads the stored rows without locks and judges by them. After a lost
-// answer it has a deadline of its own, since the caller's has often ended.
+// readAndJudge reads the stored rows without locks and judges them. After a lost answer
+// it has its own deadline, because the caller's may be over.
 func readAndJudge(ctx context.Context, client *spanner.Client, after commitStatus, st settle.Settlement) (storedRow, settle.Judgement, error) {
 	if after == commitUnknown {
 		var cancel context.CancelFunc
