@@ -149,9 +149,9 @@ type BankTransfer struct {
 }
 
 // CompareBank compares all bank instructions with the bank's own ledger, in both
-// directions, and returns each disagreement as a line. An instruction may lag behind
-// the bank: the reconciler has not asked yet. It never may be ahead, have two
-// transfers, or one with other content.
+// directions, and returns each disagreement as a line. An instruction may be behind the
+// bank, since the reconciler has not asked yet. It may not be ahead of the bank, have two
+// transfers, or have one with other content.
 func CompareBank(s Snapshot, ledger []BankTransfer) (disagreements []string) {
 	byKey := map[string][]BankTransfer{}
 	for _, t := range ledger {
@@ -199,23 +199,24 @@ func disagreement(s Snapshot, in transfer.Instruction, transfers []BankTransfer)
 		}
 		status = t.Status
 	}
-	if len(transfers) > 1 || !agrees(in.State, status) && !lags(in.State, status) {
+	if len(transfers) > 1 || !agrees(in.State, status) && !tolerates(in.State, status) {
 		return fmt.Sprintf("the bank instruction is %s", in.State)
 	}
 	return ""
 }
 
-// lags reports whether the bank can reach the status before an instruction leaves
-// the state.
-func lags(state transfer.State, status transfer.StatusReading) bool {
+// tolerates reports whether an instruction can rightly have the state although the
+// bank's status is another: the reconciler has not asked yet, or a person has rejected a
+// transfer that was sent back.
+func tolerates(state transfer.State, status transfer.StatusReading) bool {
 	switch state {
 	case transfer.StateUncertain, transfer.StateManual:
 		return true
 	case transfer.StateAccepted:
 		return status != transfer.StatusNotFound
-	case transfer.StateConfirmed:
+	case transfer.StateConfirmed, transfer.StateRejected:
 		return status == transfer.StatusReturned
-	case transfer.StateRejected, transfer.StateReturned, transfer.StateNone:
+	case transfer.StateReturned, transfer.StateNone:
 	}
 	return false
 }

@@ -42,6 +42,7 @@ func TestCompareBank(t *testing.T) {
 		{"confirmed by the ledger only", confirmed, nil, "is confirmed"},
 		{"returned, and not asked yet", confirmed, []audit.BankTransfer{current(sentBack)}, ""},
 		{"rejected", rejected, []audit.BankTransfer{current(refused)}, ""},
+		{"rejected by a person, and sent back", rejected, []audit.BankTransfer{current(sentBack)}, ""},
 		{"rejected, without a record", rejected, nil, ""},
 		{"reversed, and executed under the old key", rejected, []audit.BankTransfer{old(executed)}, "is rejected"},
 		{"returned", returned, []audit.BankTransfer{current(sentBack)}, ""},

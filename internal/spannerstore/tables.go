@@ -120,7 +120,7 @@ func Select(fields []Field) string {
 // As returns the fields that [Table.Fields] returns, for a query that gives the table
 // an alias.
 func (t Table[T]) As(alias string, row *T, names ...string) []Field {
-	fields := t.pick(row, names)
+	fields := t.Fields(row, names...)
 	for i, f := range fields {
 		fields[i].expression = alias + "." + f.Name
 	}
@@ -132,10 +132,6 @@ func Computed(name, expression string, to any) Field {
 	return Field{Name: name, expression: expression, to: to}
 }
 
-// Fields returns the named columns of row, in that order; without names, all. It
-// panics for a column that the table lacks.
-func (t Table[T]) Fields(row *T, names ...string) []Field { return t.pick(row, names) }
-
 // Optional returns the fields of a table that an outer join adds: all can be NULL.
 func Optional(fields []Field) []Field {
 	for i := range fields {
@@ -144,8 +140,9 @@ func Optional(fields []Field) []Field {
 	return fields
 }
 
-// pick returns the fields with the names, in that order; without names, all.
-func (t Table[T]) pick(row *T, names []string) []Field {
+// Fields returns the named columns of row, in that order; without names, all. It
+// panics for a column that the table lacks.
+func (t Table[T]) Fields(row *T, names ...string) []Field {
 	all := t.fields(row)
 	if len(names) == 0 {
 		return all
@@ -166,7 +163,7 @@ func (t Table[T]) pick(row *T, names []string) []Field {
 // names, all.
 func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts *spanner.ReadOptions, each func(key []byte, row T) error, names ...string) error {
 	columns := []string{t.key}
-	for _, f := range t.pick(new(T), names) {
+	for _, f := range t.Fields(new(T), names...) {
 		columns = append(columns, f.Name)
 	}
 	err := tx.ReadWithOptions(ctx, t.name, keys, columns, opts).Do(func(row *spanner.Row) error {
@@ -177,7 +174,7 @@ func (t Table[T]) Each(ctx context.Context, tx Reader, keys spanner.KeySet, opts
 		if err := row.Column(0, &key); err != nil {
 			return err
 		}
-		if err := scanFrom(row, 1, t.pick(&one, names)); err != nil {
+		if err := scanFrom(row, 1, t.Fields(&one, names...)); err != nil {
 			return err
 		}
 		return each(key, one)
@@ -212,7 +209,7 @@ func (t Table[T]) Insert(row T) *spanner.Mutation {
 // Update returns the mutation that updates the named columns of a row, the
 // primary key's among them.
 func (t Table[T]) Update(row T, names ...string) *spanner.Mutation {
-	fields := t.pick(&row, names)
+	fields := t.Fields(&row, names...)
 	values := make([]any, len(fields))
 	for i, f := range fields {
 		values[i] = f.Value()
