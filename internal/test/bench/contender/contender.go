@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/google/uuid"
 	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -49,18 +50,17 @@ type Place struct {
 	// Database is projects/P/instances/I/databases/D, or a PostgreSQL connection
 	// string. Required.
 	Database string
-	// Options are passed to the Spanner client. Usually empty for a real instance.
+	// Options are passed to the Spanner client. Usually empty.
 	Options []option.ClientOption
-	// Emulator says that the database is the Spanner emulator's. Each client then runs
-	// one read-write transaction at a time, because the emulator mishandles two of one
-	// client, and repeats aborted ones after a millisecond.
-	Emulator bool
+	// Emulator is the host:port of the Spanner emulator or of a proxy in front of it.
+	// Empty means a real instance. With the emulator each client runs one read-write
+	// transaction at a time, because the emulator mishandles two of one client, and
+	// repeats aborted ones after a millisecond.
+	Emulator string
 	// Dial opens the connections to PostgreSQL. Nil means the driver's default.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Now returns the time. Required.
 	Now func() time.Time
-	// NewID returns a unique ID. Required.
-	NewID func() string
 }
 
 // Contender is one way to settle once.
@@ -150,12 +150,12 @@ type delivery struct {
 	message    []byte
 }
 
-func (p Place) decode(message []byte) (delivery, error) {
+func decode(message []byte) (delivery, error) {
 	decoded, err := payout.Decode(message, defaultCurrency)
 	if err != nil {
 		return delivery{}, fmt.Errorf("decode payout message: %w", err)
 	}
-	return delivery{Payout: decoded, hash: string(decoded.Hash()), deliveryID: p.NewID(), message: message}, nil
+	return delivery{Payout: decoded, hash: string(decoded.Hash()), deliveryID: uuid.NewString(), message: message}, nil
 }
 
 // compare compares the payout with the stored hash of its settlement ID.

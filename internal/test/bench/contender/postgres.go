@@ -55,10 +55,7 @@ VALUES ($1, $2, $3, $4, NULLIF($5, ''), NULLIF($6, ''), $7)`
 // connections is the pool's size, the highest number of concurrent deliveries.
 const connections = 64
 
-type pooled struct {
-	*pgxpool.Pool
-	place Place
-}
+type pooled struct{ *pgxpool.Pool }
 
 func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(p.Database)
@@ -78,12 +75,12 @@ func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 
 func openPostgres(ctx context.Context, p Place) (Settler, error) {
 	pool, err := p.pool(ctx)
-	return &pooled{pool, p}, err
+	return &pooled{pool}, err
 }
 
 // Settle implements Settler.
 func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := s.place.decode(message)
+	p, err := decode(message)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -117,7 +114,7 @@ func (p Place) copyRows(ctx context.Context, from, n int) error {
 	defer pool.Close()
 	receipts, movements := make([][]any, n), make([][]any, n)
 	for i := range n {
-		p, err := p.decode(Message(from + i))
+		p, err := decode(Message(from + i))
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,11 @@ import (
 	"testing"
 )
 
+const (
+	figuresBegin = "<!-- figures: written by make bench, not by hand -->"
+	figuresEnd   = "<!-- end of the figures -->"
+)
+
 func newReport() *Report {
 	t := &Table{Title: "Latency", Note: "Milliseconds.", Labels: []string{"contender"}}
 	t.Set("0 ms", Figure(3, 1, 2), "a & b")
@@ -75,7 +80,7 @@ func TestChartEscapesTexts(t *testing.T) {
 func writePage(t *testing.T, content string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, pageFile), []byte(content), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "benchmarks.md"), []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -91,7 +96,7 @@ func TestReplacesTheFiguresOfThePage(t *testing.T) {
 	if err := page.Write(newReport()); err != nil {
 		t.Fatal(err)
 	}
-	content, err := os.ReadFile(filepath.Join(dir, pageFile))
+	content, err := os.ReadFile(filepath.Join(dir, "benchmarks.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
