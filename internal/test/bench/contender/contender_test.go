@@ -210,18 +210,6 @@ func TestStoreThenEffectRepeatsTheEffect(t *testing.T) {
 	}
 }
 
-func TestFindsContendersByKey(t *testing.T) {
-	t.Parallel()
-	for _, c := range All() {
-		if found, err := Find(c.Key); err != nil || found.Name != c.Name {
-			t.Errorf("%s: %s, %v", c.Key, found.Name, err)
-		}
-	}
-	if _, err := Find("none"); err == nil {
-		t.Error("found an unknown contender")
-	}
-}
-
 func ExampleMessage() {
 	fmt.Printf("%s\n", Message(7))
 	// Output: {"settlement_id":"stl-000000007","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}

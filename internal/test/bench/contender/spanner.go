@@ -103,34 +103,6 @@ func withRetryDelay(err error) error {
 	return s.Err()
 }
 
-// loadBatch is the number of settlements in one commit of insertRows. In the emulator the time
-// for a row grows with the commit: in commits of 500 settlements, each took three times
-// as long as in commits of 50.
-const loadBatch = 50
-
-// insertRows inserts the rows of Message(from) to Message(from+n-1).
-func (p Place) insertRows(ctx context.Context, from, n int, rows func(delivery) []*spanner.Mutation) error {
-	db, err := p.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	for first := from; first < from+n; first += loadBatch {
-		var batch []*spanner.Mutation
-		for i := first; i < min(first+loadBatch, from+n); i++ {
-			settled, err := decode(Message(i))
-			if err != nil {
-				return err
-			}
-			batch = append(batch, rows(settled)...)
-		}
-		if _, err := db.Apply(ctx, batch); err != nil {
-			return fmt.Errorf("load settlements from %d: %w", first, err)
-		}
-	}
-	return nil
-}
-
 // countSpanner counts the rows of a table for each settlement ID.
 func (p Place) countSpanner(ctx context.Context, table string) (map[string]int, error) {
 	db, err := p.open(ctx)
