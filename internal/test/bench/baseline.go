@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"runtime"
 	"time"
 
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
@@ -25,13 +24,12 @@ import (
 
 // measureBaseline measures the client's own work for an event, and the minimum: SHA-256
 // of the message and a scan of its JSON tokens.
-func (r *run) measureBaseline(ctx context.Context) (err error) {
-	f, err := r.newFixture(ctx, r.contenders[0])
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.close(ctx)) }()
-	place := f.place("", nil)
+func (r *run) measureBaseline(ctx context.Context) error {
+	return r.withDatabase(ctx, r.contenders[0], func(f *fixture) error { return f.baseline(ctx) })
+}
+
+func (f *fixture) baseline(ctx context.Context) (err error) {
+	place, r := f.place(""), f.run
 	place.Options = append(place.Options, option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(answerCommits)))
 	if f.client, err = f.Open(ctx, place); err != nil {
 		return err
@@ -121,10 +119,8 @@ type loop struct {
 const loopBatch = 16
 
 func (l *loop) run(limit time.Duration) error {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	began, n := time.Now(), 0
-	for time.Since(began) < limit {
+	before, n := readUsage(), 0
+	for time.Since(before.at) < limit {
 		for range loopBatch {
 			if err := l.work(); err != nil {
 				return err
@@ -132,9 +128,8 @@ func (l *loop) run(limit time.Duration) error {
 		}
 		n += loopBatch
 	}
-	took := time.Since(began)
-	runtime.ReadMemStats(&after)
+	took := time.Since(before.at)
 	l.times = append(l.times, micros(took)/float64(n))
-	l.allocations = append(l.allocations, math.Round(float64(after.Mallocs-before.Mallocs)/float64(n)))
+	l.allocations = append(l.allocations, math.Round(float64(readUsage().mallocs-before.mallocs)/float64(n)))
 	return nil
 }

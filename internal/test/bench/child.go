@@ -10,44 +10,38 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json"
-	"github.com/google/uuid"
-
-	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 )
 
-// childConfig is the argument of a child process, as JSON.
-type childConfig struct {
-	Contender string `json:"contender"` // key
-	// Database is a name in the Spanner emulator, or a PostgreSQL connection string.
-	Database string `json:"database"`
-	// Emulator is the host:port of the Spanner emulator.
-	Emulator string `json:"emulator"`
-	Message  []byte `json:"message"`
+// childCommand is the first argument of a child process.
+const childCommand = "child"
+
+// runChild settles a message and prints the outcome. The arguments after childCommand
+// are the contender's key, the name of its database in the Spanner emulator or its
+// PostgreSQL connection string, the emulator's host:port, and the message.
+func runChild(ctx context.Context, args []string) (exitCode int) {
+	outcome, err := settleAsChild(ctx, args[0], args[1], args[2], []byte(args[3]))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return term.ExitError
+	}
+	fmt.Print(outcome)
+	return term.ExitOK
 }
 
-// settleAsChild settles the message of a childConfig and returns the outcome.
-func settleAsChild(ctx context.Context, argument string) (outcome string, err error) {
-	var c childConfig
-	if err := json.Unmarshal([]byte(argument), &c); err != nil {
-		return "", err
-	}
-	chosen, err := contender.Find(c.Contender)
+func settleAsChild(ctx context.Context, key, database, spanner string, message []byte) (settle.Outcome, error) {
+	chosen, err := contender.Find(key)
 	if err != nil {
-		return "", err
+		return settle.OutcomeUnknown, err
 	}
-	place := contender.Place{Database: c.Database, NewID: uuid.NewString, Now: time.Now}
-	if chosen.System == contender.Spanner {
-		place.Emulator = true
-		place.Options = (&emulator.Spanner{GRPC: c.Emulator}).ClientOptions()
-	}
+	place := contender.Place{Database: database, Emulator: spanner, Now: time.Now}
 	settler, err := chosen.Open(ctx, place) // ends with the process
 	if err != nil {
-		return "", err
+		return settle.OutcomeUnknown, err
 	}
-	result, err := settler.Settle(ctx, c.Message)
-	return result.String(), err
+	return settler.Settle(ctx, message)
 }
 
 // killer counts the steps of a child process at a proxy, and kills the process at one of
@@ -61,14 +55,14 @@ type killer struct {
 	point   string // name of the step of the kill
 }
 
-// settle runs a child behind the proxy. The outcome is empty after a kill.
-func (k *killer) settle(ctx context.Context, command []string, c childConfig) (outcome string, err error) {
-	argument, err := json.Marshal(c)
+// settle runs a child, which is this program, with the arguments of runChild. The outcome
+// is empty after a kill.
+func (k *killer) settle(ctx context.Context, args ...string) (outcome string, err error) {
+	program, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
-	command = slices.Concat(command, []string{string(argument)})
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := exec.CommandContext(ctx, program, slices.Concat([]string{childCommand}, args)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	k.mu.Lock() // the first step waits for the process
@@ -89,6 +83,9 @@ func (k *killer) settle(ctx context.Context, command []string, c childConfig) (o
 	return stdout.String(), nil
 }
 
+// turn is the name of every step of a protocol whose steps have no names of their own.
+const turn = "turn"
+
 // step counts a step before the proxy forwards it.
 func (k *killer) step(name string) (forward bool) {
 	k.mu.Lock()
@@ -100,8 +97,9 @@ func (k *killer) step(name string) (forward bool) {
 	if k.steps != k.at {
 		return true
 	}
-	if k.point = name; name == "turn" {
-		k.point = fmt.Sprintf("turn %d", k.steps)
+	k.point = name
+	if name == turn {
+		k.point = fmt.Sprintf("%s %d", turn, k.steps)
 	}
 	_ = k.process.Kill() // an error means that it has ended
 	return false

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
@@ -41,18 +42,16 @@ var programNames = map[string]string{
 
 // measureColdStart starts the function, one that reads a row of Spanner, and an empty one
 // in turn, each in a new process, and measures the time to the first answer.
-func (r *run) measureColdStart(ctx context.Context) (err error) {
+func (r *run) measureColdStart(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "settleonce-coldstart-")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	f, err := r.newFixture(ctx, r.contenders[0])
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, f.close(ctx)) }()
-	spanner := []string{"SPANNER_DATABASE=" + f.database, "SPANNER_EMULATOR_HOST=" + r.emulator.GRPC}
+	return errors.Join(r.withDatabase(ctx, r.contenders[0], func(f *fixture) error { return f.coldStart(ctx, dir) }), os.RemoveAll(dir))
+}
+
+func (f *fixture) coldStart(ctx context.Context, dir string) error {
+	spanner := []string{"SPANNER_DATABASE=" + f.database, "SPANNER_EMULATOR_HOST=" + f.run.emulator.GRPC}
 	function := &program{name: "function", want: `"outcome":"applied"`, environment: append([]string{"FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD"}, spanner...)}
 	programs := []*program{
 		function,
@@ -60,20 +59,20 @@ func (r *run) measureColdStart(ctx context.Context) (err error) {
 		{name: "empty", environment: []string{"FUNCTION_TARGET=Nothing"}},
 	}
 	for _, p := range programs {
-		if err := r.build(ctx, p, dir); err != nil {
+		if err := f.run.build(ctx, p, dir); err != nil {
 			return err
 		}
 	}
-	for range r.sizes.starts {
+	for range f.run.sizes.starts {
 		for _, p := range programs {
-			if err := p.coldStart(ctx, r.message()); err != nil {
+			if err := p.coldStart(ctx, f.run.message()); err != nil {
 				return err
 			}
 		}
 	}
 	for _, p := range programs {
 		set := func(column string, c report.Cell) {
-			r.report.Table(titleColdStart).Set(column, c, programNames[p.name])
+			f.run.report.Table(titleColdStart).Set(column, c, programNames[p.name])
 		}
 		set("listening, ms", report.Figure(p.listening...))
 		set("first answer, ms", report.Figure(p.answered...))
@@ -81,10 +80,10 @@ func (r *run) measureColdStart(ctx context.Context) (err error) {
 			set("ratio", report.Cell{Figure: report.Ratios(function.answered, p.answered)})
 		}
 	}
-	inits, err := function.traceInits(ctx)
-	for _, one := range inits {
-		r.report.Table(titleInits).Set("ms", report.Figure(one.millis), one.name)
-		r.report.Table(titleInits).Set("allocations", report.Figure(float64(one.allocations)), one.name)
+	trace, err := function.start(ctx, "inittrace=1", func(context.Context, string) error { return nil })
+	for _, one := range readInits(trace) {
+		f.run.report.Table(titleInits).Set("ms", report.Figure(one.millis), one.name)
+		f.run.report.Table(titleInits).Set("allocations", report.Figure(float64(one.allocations)), one.name)
 	}
 	return err
 }
@@ -145,25 +144,20 @@ func (p *program) coldStart(ctx context.Context, message []byte) error {
 	return nil
 }
 
-// traceInits starts the program once more and returns the initialisation of its packages.
-func (p *program) traceInits(ctx context.Context) ([]initialisation, error) {
-	output, err := p.start(ctx, "inittrace=1", func(context.Context, string) error { return nil })
-	return readInits(output), err
-}
-
 // start starts the program, calls use when it listens, and stops it.
 func (p *program) start(ctx context.Context, goDebug string, use func(ctx context.Context, address string) error) (output string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	address, err := freeAddress(ctx)
+	host, port, err := pgcluster.FreePort(ctx)
 	if err != nil {
 		return "", err
 	}
+	address := net.JoinHostPort(host, port)
 	cmd := exec.CommandContext(ctx, p.path)
 	// GOGC as in deploy/, for all programs.
 	cmd.Env = append([]string{
 		"GOGC=400", "GODEBUG=" + goDebug, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
-		"PORT=" + strings.TrimPrefix(address, localhost), "LOCAL_ONLY=true", "K_SERVICE=" + p.name,
+		"PORT=" + port, "LOCAL_ONLY=true", "K_SERVICE=" + p.name,
 	}, p.environment...)
 	var both bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &both, &both
@@ -217,17 +211,6 @@ func readInits(trace string) []initialisation {
 		rest.add(one)
 	}
 	return slices.Concat([]initialisation{own}, others[:shown], []initialisation{rest})
-}
-
-const localhost = "127.0.0.1:"
-
-func freeAddress(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", localhost+"0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
 
 func awaitListening(ctx context.Context, address string) error {

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
@@ -29,22 +29,24 @@ type crashes struct {
 // messages again, and counts the movements. It measures no times, so contenders run
 // concurrently.
 func (r *run) measureCrashes(ctx context.Context) error {
-	var (
-		wg      sync.WaitGroup
-		results = make([]crashes, len(r.contenders))
-		errs    = make([]error, len(r.contenders))
-		slots   = make(chan struct{}, runtime.NumCPU())
-	)
+	results := make([]crashes, len(r.contenders))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.NumCPU())
 	for i, c := range r.contenders {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if results[i], errs[i] = r.crash(ctx, c); errs[i] != nil {
-				errs[i] = fmt.Errorf("%s: %w", c.Key, errs[i])
+		group.Go(func() error {
+			err := r.withDatabase(ctx, c, func(f *fixture) (err error) {
+				results[i], err = f.crash(ctx)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.Key, err)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	if err := group.Wait(); err != nil {
+		return err
+	}
 	for i, c := range r.contenders {
 		result := results[i]
 		set := func(column string, n int) {
@@ -57,7 +59,7 @@ func (r *run) measureCrashes(ctx context.Context) error {
 		set("waited", result.waited)
 		r.report.Table(titleCrashes).Set("steps", report.Text("%s", result.steps()), c.Name)
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // steps lists the steps and the number of their kills.
@@ -73,12 +75,8 @@ func (c crashes) steps() string {
 	return strings.Join(list, ", ")
 }
 
-func (r *run) crash(ctx context.Context, c contender.Contender) (result crashes, err error) {
-	f, err := r.newFixture(ctx, c)
-	if err != nil {
-		return crashes{}, err
-	}
-	defer func() { err = errors.Join(err, f.close(ctx)) }()
+func (f *fixture) crash(ctx context.Context) (result crashes, err error) {
+	kills := f.run.sizes.kills
 	result.points = map[string]int{}
 	undisturbed := &killer{}
 	outcome, err := f.settleInChild(ctx, contender.Message(0), undisturbed)
@@ -88,13 +86,14 @@ func (r *run) crash(ctx context.Context, c contender.Contender) (result crashes,
 	if err != nil {
 		return crashes{}, err
 	}
-	if f.client, err = f.Open(ctx, f.place("", nil)); err != nil {
+	if f.client, err = f.Open(ctx, f.place("")); err != nil {
 		return crashes{}, err
 	}
-	for i, step := range killSteps(r.sizes.kills, undisturbed.steps) {
+	for i := range kills {
+		step := 1 + i%undisturbed.steps
 		// The emulator keeps a dead process's transaction until the next one. This event
 		// ends it, so that the next process does not need additional steps for that.
-		if _, err := f.client.Settle(ctx, r.message()); err != nil {
+		if _, err := f.client.Settle(ctx, f.run.message()); err != nil {
 			return crashes{}, fmt.Errorf("settle before kill %d: %w", i+1, err)
 		}
 		k := &killer{at: step}
@@ -110,8 +109,8 @@ func (r *run) crash(ctx context.Context, c contender.Contender) (result crashes,
 	if result.waited, err = f.redeliver(ctx); err != nil {
 		return crashes{}, fmt.Errorf("redeliver: %w", err)
 	}
-	movements, err := f.Movements(ctx, f.place("", nil))
-	result.count(r.sizes.kills, movements)
+	movements, err := f.Movements(ctx, f.place(""))
+	result.count(kills, movements)
 	return result, err
 }
 
@@ -129,17 +128,6 @@ func (c *crashes) count(kills int, movements map[string]int) {
 	}
 }
 
-// killSteps returns the step of each kill: all steps equally often, in a random but
-// reproducible order.
-func killSteps(kills, steps int) []int {
-	order := make([]int, kills)
-	for i := range order {
-		order[i] = 1 + i%steps
-	}
-	rand.New(rand.NewPCG(1, 1)).Shuffle(kills, func(i, j int) { order[i], order[j] = order[j], order[i] })
-	return order
-}
-
 // settleInChild settles a message in a new process behind a proxy that reports its steps
 // to k.
 func (f *fixture) settleInChild(ctx context.Context, message []byte, k *killer) (outcome string, err error) {
@@ -148,13 +136,13 @@ func (f *fixture) settleInChild(ctx context.Context, message []byte, k *killer) 
 		return "", err
 	}
 	defer closeProxy()
-	return k.settle(ctx, f.run.child, childConfig{Contender: f.Key, Database: f.place(addr, nil).Database, Emulator: addr, Message: message})
+	return k.settle(ctx, f.Key, f.place(addr).Database, addr, string(message))
 }
 
 // startProxy starts a proxy for the contender's protocol that reports its steps to k.
 func (f *fixture) startProxy(ctx context.Context, k *killer) (addr string, closeProxy func(), err error) {
 	if f.System == contender.Postgres {
-		p, err := latencyproxy.Start(ctx, f.server(), 0, func() bool { return k.step("turn") })
+		p, err := latencyproxy.Start(ctx, f.server(), 0, func() bool { return k.step(turn) })
 		if err != nil {
 			return "", nil, err
 		}
@@ -189,7 +177,7 @@ func (f *fixture) redeliver(ctx context.Context) (waited int, err error) {
 			return 0, err
 		}
 	}
-	place := f.place("", nil)
+	place := f.place("")
 	place.Now = func() time.Time { return time.Now().Add(2 * contender.InProgressExpiry) }
 	later, err := f.Open(ctx, place)
 	if err != nil {

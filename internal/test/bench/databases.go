@@ -20,19 +20,20 @@ var errNotOurs = errors.New("refused: the benchmark uses only databases that it 
 // it has created: their names are random, and creating an existing one fails.
 type databases struct {
 	instance string
-	options  []option.ClientOption
+	admin    *database.DatabaseAdminClient
 	created  map[string]bool
 }
 
 var instanceName = regexp.MustCompile(`^projects/[a-z0-9.:-]+/instances/[a-z][a-z0-9-]{0,62}[a-z0-9]$`)
 
-// newDatabases returns the databases of an instance, projects/P/instances/I. options are
+// openDatabases returns the databases of an instance, projects/P/instances/I. options are
 // those of the admin client.
-func newDatabases(instance string, options ...option.ClientOption) (*databases, error) {
+func openDatabases(ctx context.Context, instance string, options ...option.ClientOption) (*databases, error) {
 	if !instanceName.MatchString(instance) {
 		return nil, fmt.Errorf("instance %q: use projects/P/instances/I: %w", instance, errNotOurs)
 	}
-	return &databases{instance: instance, options: options, created: map[string]bool{}}, nil
+	admin, err := database.NewDatabaseAdminClient(ctx, options...)
+	return &databases{instance: instance, admin: admin, created: map[string]bool{}}, err
 }
 
 // A name has at most 30 characters: this prefix and twelve random ones.
@@ -48,12 +49,7 @@ func (d *databases) create(ctx context.Context, statements []string) (string, er
 
 func (d *databases) createNamed(ctx context.Context, id string, statements []string) (string, error) {
 	name := d.instance + "/databases/" + id
-	admin, err := database.NewDatabaseAdminClient(ctx, d.options...)
-	if err != nil {
-		return "", fmt.Errorf("create database %s: %w", name, err)
-	}
-	defer admin.Close()
-	op, err := admin.CreateDatabase(ctx, &databasepb.CreateDatabaseRequest{
+	op, err := d.admin.CreateDatabase(ctx, &databasepb.CreateDatabaseRequest{
 		Parent: d.instance, CreateStatement: "CREATE DATABASE `" + id + "`", ExtraStatements: statements,
 	})
 	if err == nil {
@@ -68,26 +64,22 @@ func (d *databases) createNamed(ctx context.Context, id string, statements []str
 
 // drop drops a database of create, and rejects any other with errNotOurs.
 func (d *databases) drop(ctx context.Context, name string) error {
-	if !d.created[name] {
-		return fmt.Errorf("drop database %s: %w", name, errNotOurs)
+	err := errNotOurs
+	if d.created[name] {
+		err = d.admin.DropDatabase(ctx, &databasepb.DropDatabaseRequest{Database: name})
 	}
-	admin, err := database.NewDatabaseAdminClient(ctx, d.options...)
 	if err != nil {
-		return fmt.Errorf("drop database %s: %w", name, err)
-	}
-	defer admin.Close()
-	if err := admin.DropDatabase(ctx, &databasepb.DropDatabaseRequest{Database: name}); err != nil {
 		return fmt.Errorf("drop database %s: %w", name, err)
 	}
 	delete(d.created, name)
 	return nil
 }
 
-// dropAll drops the remaining databases.
-func (d *databases) dropAll(ctx context.Context) error {
+// close drops the remaining databases.
+func (d *databases) close(ctx context.Context) error {
 	var errs []error
 	for name := range d.created {
 		errs = append(errs, d.drop(ctx, name))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, d.admin.Close())...)
 }

@@ -16,7 +16,7 @@ func TestDropsOwnDatabasesOnly(t *testing.T) {
 	foreign := emulatortest.Database(t, []string{`CREATE TABLE t (k INT64) PRIMARY KEY (k)`})
 	instance, id, _ := strings.Cut(foreign, "/databases/")
 	options := emulatortest.Spanner(t).ClientOptions()
-	d, err := newDatabases(instance, options...)
+	d, err := openDatabases(t.Context(), instance, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,11 @@ func TestDropsOwnDatabasesOnly(t *testing.T) {
 	if _, err := d.createNamed(t.Context(), id, nil); status.Code(errors.Unwrap(err)) != codes.AlreadyExists {
 		t.Errorf("creating an existing database: %v", err)
 	}
-	another, err := newDatabases(instance, options...)
+	another, err := openDatabases(t.Context(), instance, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer another.admin.Close()
 	for name, drop := range map[string]func() error{
 		"a foreign database":     func() error { return d.drop(t.Context(), foreign) },
 		"another run's database": func() error { return another.drop(t.Context(), own) },
@@ -43,7 +44,7 @@ func TestDropsOwnDatabasesOnly(t *testing.T) {
 			t.Errorf("dropping %s: %v", name, err)
 		}
 	}
-	if err := d.dropAll(t.Context()); err != nil {
+	if err := d.close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if err := d.drop(t.Context(), own); !errors.Is(err, errNotOurs) {
@@ -60,8 +61,12 @@ func TestRejectsOtherNamesThanInstances(t *testing.T) {
 		"":                                     false,
 		"projects/p/instances/in/":             false,
 	} {
-		if _, err := newDatabases(name); (err == nil) != good || err != nil && !errors.Is(err, errNotOurs) {
+		d, err := openDatabases(t.Context(), name, emulatortest.Spanner(t).ClientOptions()...)
+		if (err == nil) != good || err != nil && !errors.Is(err, errNotOurs) {
 			t.Errorf("%q: %v", name, err)
+		}
+		if err == nil {
+			d.admin.Close()
 		}
 	}
 }

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
-	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/latencyproxy"
@@ -23,6 +20,7 @@ type fixture struct {
 	database string
 	client   contender.Settler   // nil before connect
 	proxy    *latencyproxy.Proxy // nil: no simulated network
+	meter    *meter              // counts the client's traffic; nil: not counted
 }
 
 // newFixture creates a database with the contender's tables.
@@ -69,22 +67,20 @@ func (f *fixture) server() string {
 }
 
 // place locates the database. addr is the host:port of a proxy; empty means the server.
-// m, if not nil, counts the traffic.
-func (f *fixture) place(addr string, m *meter) contender.Place {
-	p := contender.Place{Database: f.database, Now: time.Now, NewID: uuid.NewString}
+func (f *fixture) place(addr string) contender.Place {
+	p := contender.Place{Database: f.database, Now: time.Now}
 	if f.System == contender.Postgres {
 		p.Database = f.run.postgres.Connection(f.database, cmp.Or(addr, f.server()))
-		if m != nil {
-			p.Dial = m.dial
+		if f.meter != nil {
+			p.Dial = f.meter.dial
 		}
 		return p
 	}
 	if f.run.emulator != nil {
-		p.Emulator = true
-		p.Options = (&emulator.Spanner{GRPC: cmp.Or(addr, f.server())}).ClientOptions()
+		p.Emulator = cmp.Or(addr, f.server())
 	}
-	if m != nil {
-		p.Options = append(p.Options, m.options()...)
+	if f.meter != nil {
+		p.Options = f.meter.options()
 	}
 	return p
 }
@@ -95,7 +91,7 @@ const warmEvents = 12
 
 // connect opens a warm client behind a network with the given round trip; 0 means
 // without a proxy.
-func (f *fixture) connect(ctx context.Context, roundTrip time.Duration, m *meter) (err error) {
+func (f *fixture) connect(ctx context.Context, roundTrip time.Duration) (err error) {
 	addr := ""
 	if roundTrip > 0 {
 		if f.proxy, err = latencyproxy.Start(ctx, f.server(), roundTrip, nil); err != nil {
@@ -103,7 +99,7 @@ func (f *fixture) connect(ctx context.Context, roundTrip time.Duration, m *meter
 		}
 		addr = f.proxy.Addr
 	}
-	if f.client, err = f.Open(ctx, f.place(addr, m)); err != nil {
+	if f.client, err = f.Open(ctx, f.place(addr)); err != nil {
 		return err
 	}
 	for range warmEvents {
@@ -130,41 +126,38 @@ func (f *fixture) settleFresh(ctx context.Context) error {
 	return f.settle(ctx, f.run.message(), settle.OutcomeApplied)
 }
 
-// connected returns a connected fixture.
-func (r *run) connected(ctx context.Context, c contender.Contender, roundTrip time.Duration, m *meter) (*fixture, error) {
+// withDatabase calls use with a fixture that is not connected.
+func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(*fixture) error) error {
 	f, err := r.newFixture(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.connect(ctx, roundTrip, m); err != nil {
-		return nil, errors.Join(err, f.close(ctx))
-	}
-	return f, nil
-}
-
-// withFixture calls use with a connected fixture.
-func (r *run) withFixture(ctx context.Context, c contender.Contender, m *meter, use func(*fixture) error) error {
-	f, err := r.connected(ctx, c, 0, m)
 	if err != nil {
 		return err
 	}
 	return errors.Join(use(f), f.close(ctx))
 }
 
-// withFixtures calls use with a connected fixture of every contender.
-func (r *run) withFixtures(ctx context.Context, roundTrip time.Duration, use func([]*fixture) error) (err error) {
+// withFixture calls use with a connected fixture. m, if not nil, counts its traffic.
+func (r *run) withFixture(ctx context.Context, c contender.Contender, m *meter, use func(*fixture) error) error {
+	return r.withFixtures(ctx, []contender.Contender{c}, 0, m, func(fixtures []*fixture) error { return use(fixtures[0]) })
+}
+
+// withFixtures calls use with a connected fixture for each contender, behind a network
+// with the given round trip. m, if not nil, counts the traffic of all.
+func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, roundTrip time.Duration, m *meter, use func([]*fixture) error) (err error) {
 	var fixtures []*fixture
 	defer func() {
 		for _, f := range fixtures {
 			err = errors.Join(err, f.close(ctx))
 		}
 	}()
-	for _, c := range r.contenders {
-		f, err := r.connected(ctx, c, roundTrip, nil)
+	for _, c := range contenders {
+		f, err := r.newFixture(ctx, c)
 		if err != nil {
 			return err
 		}
-		fixtures = append(fixtures, f)
+		f.meter, fixtures = m, append(fixtures, f)
+		if err := f.connect(ctx, roundTrip); err != nil {
+			return err
+		}
 	}
 	return use(fixtures)
 }

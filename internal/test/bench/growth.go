@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -17,7 +16,16 @@ const duplicatesUpTo = 100_000
 // measureGrowth measures events by the number of stored settlements.
 func (r *run) measureGrowth(ctx context.Context) error {
 	for _, c := range r.contenders {
-		if err := r.growth(ctx, c); err != nil {
+		rows := slices.Clone(r.sizes.rows)
+		if c.Name == settleOnce {
+			rows = append(rows, r.sizes.moreRows...)
+		}
+		slices.Sort(rows)
+		rows = slices.Compact(rows)
+		err := r.withFixtures(ctx, slices.Repeat([]contender.Contender{c}, len(rows)), 0, &meter{}, func(fixtures []*fixture) error {
+			return r.growth(ctx, c, fixtures, rows)
+		})
+		if err != nil {
 			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
@@ -27,40 +35,22 @@ func (r *run) measureGrowth(ctx context.Context) error {
 // loaded is a fixture with stored settlements, and the figures of its rounds.
 type loaded struct {
 	*fixture
-	rows  int
-	meter *meter
+	rows int
 
 	trips, fresh, cpu, duplicate []float64
 }
 
 // growth measures one contender. Its numbers of rows take turns, each with its own
 // database.
-func (r *run) growth(ctx context.Context, c contender.Contender) (err error) {
-	sizes := slices.Clone(r.sizes.rows)
-	if c.Name == settleOnce {
-		sizes = append(sizes, r.sizes.moreRows...)
-	}
-	slices.Sort(sizes)
+func (r *run) growth(ctx context.Context, c contender.Contender, fixtures []*fixture, rows []int) error {
 	var all []*loaded
-	defer func() {
-		for _, l := range all {
-			err = errors.Join(err, l.close(ctx))
-		}
-	}()
-	for _, rows := range slices.Compact(sizes) {
-		l := &loaded{rows: rows, meter: &meter{}}
-		if l.fixture, err = r.connected(ctx, c, 0, l.meter); err != nil {
-			return err
-		}
+	for i, f := range fixtures {
+		l := &loaded{fixture: f, rows: rows[i]}
 		all = append(all, l)
 		if err := l.load(ctx); err != nil {
-			return fmt.Errorf("load %d rows: %w", rows, err)
+			return fmt.Errorf("load %d rows: %w", l.rows, err)
 		}
 	}
-	return r.growthRounds(ctx, c, all)
-}
-
-func (r *run) growthRounds(ctx context.Context, c contender.Contender, all []*loaded) error {
 	r.log("growth of %s: rounds", c.Name)
 	for range r.sizes.rounds {
 		for _, l := range all {
@@ -88,25 +78,19 @@ func (l *loaded) load(ctx context.Context) error {
 	if err := l.prepare(ctx); err != nil {
 		return err
 	}
-	return l.Load(ctx, l.place("", nil), 0, l.rows)
+	return l.Load(ctx, l.place(""), 0, l.rows)
 }
 
 // measure takes a turn.
 func (l *loaded) measure(ctx context.Context) error {
 	numbers, limit := l.run.numbers(), l.run.sizes.turn
 	traffic := l.meter.read()
-	before, err := readUsage()
-	if err != nil {
-		return err
-	}
+	before := readUsage()
 	fresh, err := l.turn(ctx, events[0], numbers, limit)
 	if err != nil {
 		return err
 	}
-	after, err := readUsage()
-	if err != nil {
-		return err
-	}
+	after := readUsage()
 	settled := float64(len(fresh))
 	l.trips = append(l.trips, l.meter.read().since(traffic).roundTrips(l.System)/settled)
 	l.fresh = append(l.fresh, report.Median(fresh))

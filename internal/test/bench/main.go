@@ -22,7 +22,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -31,64 +30,40 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-const (
-	exitOK = 0
-	// exitNo means that a limit is exceeded and --strict is given.
-	exitNo = 1
-	// exitError means a usage error, or that measuring or writing failed.
-	exitError = 2
-)
-
-var errLimits = errors.New("limit exceeded")
-
-// streams are the standard streams of the process.
-type streams struct {
-	out, err io.Writer
-	// child is the command of the process to kill.
-	child []string
-}
-
 func main() {
-	program, err := os.Executable()
-	if err != nil {
-		_, _ = fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(exitError)
+	if len(os.Args) > 1 && os.Args[1] == childCommand {
+		os.Exit(runChild(context.Background(), os.Args[2:]))
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := execute(ctx, os.Args[1:], streams{out: os.Stdout, err: os.Stderr, child: []string{program, "child"}})
+	code := execute(ctx, os.Args[1:], term.Process())
 	stop()
 	os.Exit(code)
 }
 
-func execute(ctx context.Context, args []string, s streams) (exitCode int) {
+func execute(ctx context.Context, args []string, s term.Streams) (exitCode int) {
 	root := newRoot(s) //nolint:contextcheck // cobra passes ctx to the command
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
+	if err := root.ExecuteContext(ctx); err != nil {
+		_, _ = fmt.Fprintf(s.Err, "bench: %v\n", err)
+		return term.ExitError
 	}
-	_, _ = fmt.Fprintf(s.err, "bench: %v\n", err)
-	if errors.Is(err, errLimits) {
-		return exitNo
-	}
-	return exitError
+	return term.ExitOK
 }
 
 type flags struct {
-	quick, tiny, json, strict bool
-	rows                      []int
-	only                      []string
-	docs, instance            string
+	quick    bool
+	rows     []int
+	only     []string
+	instance string
 }
 
-func newRoot(s streams) *cobra.Command {
+func newRoot(s term.Streams) *cobra.Command {
 	var f flags
 	root := &cobra.Command{
 		Use:   "bench",
@@ -99,58 +74,45 @@ with the stored rows, crashes, cold starts, and the client's own work.
 
 The run starts the Spanner emulator, and PostgreSQL if it is installed. With --instance
 it measures a real Spanner instance, in databases that it creates and drops again; it
-refuses any other database.
+refuses any other database. A full run writes docs/benchmarks.md and its chart.
 
-Exit codes: 0 measured, 1 a limit is exceeded and --strict is given, 2 usage error, or
-measuring or writing failed.`,
+Exit codes: 0 measured, 2 usage error, or measuring or writing failed.`,
 		Example: `  bench
   bench --quick
-  bench --only latency,throughput --json
+  bench --only latency,throughput
   bench --quick --rows 100000 --only growth
   bench --instance projects/my-project/instances/my-instance`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true, // the usage would hide the error
 		SilenceErrors: true, // execute prints it
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !cmd.Flags().Changed("docs") && (f.sizes().name != report.Full || f.instance != "") {
-				f.docs = ""
+			if err := f.check(); err != nil {
+				return err
 			}
-			return f.measure(cmd.Context(), s)
+			docs := ""
+			if f.sizes().name == report.Full && f.instance == "" {
+				docs = "docs"
+			}
+			r := &run{sizes: f.sizes(), only: f.only, instance: f.instance, progress: s.Err}
+			return r.publish(cmd.Context(), s.Out, docs)
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; see bench --help", err) })
-	root.SetOut(s.out)
-	root.SetErr(s.err)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
 	set := root.Flags()
 	set.BoolVar(&f.quick, "quick", false, "take about a minute: show that everything works, with imprecise figures")
-	set.BoolVar(&f.tiny, "tiny", false, "use the sizes of the tests")
-	set.BoolVar(&f.json, "json", false, "print the report as JSON")
-	set.BoolVar(&f.strict, "strict", false, "exit with 1 if a limit is exceeded")
 	set.StringSliceVar(&f.only, "only", nil, "take only these `measures`: "+strings.Join(measureNames(), ", "))
 	set.IntSliceVar(&f.rows, "rows", nil, "additional `numbers` of stored rows for the growth of Settle Once, in place of a million, which needs 8 GB; such as 100000")
-	set.StringVar(&f.docs, "docs", "docs", "write benchmarks.md and benchmarks.svg in this `directory`; empty: none, the default unless the run is a full one")
 	set.StringVar(&f.instance, "instance", "", "measure in this real Spanner `instance`: projects/P/instances/I")
-	root.MarkFlagsMutuallyExclusive("quick", "tiny")
-	_ = set.MarkHidden("tiny") // the flag exists
-	root.AddCommand(&cobra.Command{
-		Use: "child", Short: "Settle one message", Hidden: true, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			outcome, err := settleAsChild(cmd.Context(), args[0])
-			_, _ = io.WriteString(s.out, outcome) // the parent detects a missing outcome
-			return err
-		},
-	})
 	return root
 }
 
 // sizes returns the sizes of the run.
 func (f flags) sizes() sizes {
 	chosen := usual
-	switch {
-	case f.quick:
+	if f.quick {
 		chosen = quick
-	case f.tiny:
-		chosen = tiny
 	}
 	if f.rows != nil {
 		chosen.moreRows = f.rows
@@ -164,7 +126,7 @@ func (f flags) sizes() sizes {
 // maxRows is below the numbers of new settlements.
 const maxRows = firstNumber / 10
 
-func (f flags) measure(ctx context.Context, s streams) (err error) {
+func (f flags) check() error {
 	for _, rows := range f.rows {
 		if rows < 1 || rows > maxRows {
 			return fmt.Errorf("--rows %d: out of range; use 1 to %d", rows, maxRows)
@@ -175,13 +137,18 @@ func (f flags) measure(ctx context.Context, s streams) (err error) {
 			return fmt.Errorf("--only %s: unknown measure; use %s", name, strings.Join(measureNames(), ", "))
 		}
 	}
+	return nil
+}
+
+// publish takes the measures, writes the tables to out, and writes them and the chart
+// into the directory docs; empty means no directory.
+func (r *run) publish(ctx context.Context, out io.Writer, docs string) (err error) {
 	var page *report.Page
-	if f.docs != "" {
-		if page, err = report.OpenPage(f.docs); err != nil { // before the long run
+	if docs != "" {
+		if page, err = report.OpenPage(docs); err != nil { // before the long run
 			return err
 		}
 	}
-	r := &run{sizes: f.sizes(), only: f.only, instance: f.instance, child: s.child, progress: s.err}
 	if err := r.all(ctx); err != nil {
 		return err
 	}
@@ -190,19 +157,8 @@ func (f flags) measure(ctx context.Context, s streams) (err error) {
 			return err
 		}
 	}
-	text := r.report.Markdown()
-	if f.json {
-		encoded, err := json.Marshal(r.report, jsontext.WithIndent("  "), json.Deterministic(true))
-		if err != nil {
-			return fmt.Errorf("encode the report: %w", err)
-		}
-		text = string(encoded) + "\n"
-	}
-	if _, err := io.WriteString(s.out, text); err != nil {
+	if _, err := io.WriteString(out, r.report.Markdown()); err != nil {
 		return fmt.Errorf("print the report: %w", err)
-	}
-	if f.strict && len(r.exceeded) > 0 {
-		return fmt.Errorf("%w: %s", errLimits, strings.Join(r.exceeded, "; "))
 	}
 	return nil
 }

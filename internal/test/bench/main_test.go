@@ -3,18 +3,22 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
-	"github.com/go-json-experiment/json"
 
+	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -23,46 +27,34 @@ import (
 
 // The test binary is also the child process.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "child" {
-		os.Exit(execute(context.Background(), os.Args[1:], streams{out: os.Stdout, err: os.Stderr}))
+	if len(os.Args) > 1 && os.Args[1] == childCommand {
+		os.Exit(runChild(context.Background(), os.Args[2:]))
 	}
 	os.Exit(m.Run())
 }
 
-func call(t *testing.T, args ...string) (code int, out, errText string) {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var stdout, stderr bytes.Buffer
-	code = execute(t.Context(), args, streams{out: &stdout, err: &stderr, child: []string{self, "child"}})
-	return code, stdout.String(), stderr.String()
-}
-
-// callJSON returns the report of a run.
-func callJSON(t *testing.T, args ...string) *report.Report {
-	t.Helper()
-	code, out, errText := call(t, append(args, "--json")...)
-	if code != exitOK {
-		t.Fatalf("exit code %d: %s", code, errText)
-	}
-	var r report.Report
-	if err := json.Unmarshal([]byte(out), &r, json.RejectUnknownMembers(true)); err != nil {
-		t.Fatal(err)
-	}
-	return &r
+var tiny = sizes{
+	name: "tiny", rounds: 1, events: 2, cpuEvents: 5,
+	roundTrips: []time.Duration{0, 5 * time.Millisecond},
+	inFlight:   []int{1, 64}, turn: 20 * time.Millisecond,
+	rows: []int{10, 50}, moreRows: []int{70}, kills: 2,
+	storm: 10, stormPause: 5 * time.Millisecond, starts: 1, loop: time.Millisecond,
 }
 
 func TestTinyRun(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "benchmarks.md")
-	template := "before\n<!-- figures: written by make bench, not by hand -->\nold figures\n<!-- end of the figures -->\nafter\n"
-	if err := os.WriteFile(path, []byte(template), 0o600); err != nil {
+	const before, after = "before\n<!-- figures: written by make bench, not by hand -->\n", "<!-- end of the figures -->\nafter\n"
+	if err := os.WriteFile(path, []byte(before+"old figures\n"+after), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := callJSON(t, "--tiny", "--rows", "70", "--docs", dir)
+	var printed bytes.Buffer
+	tinyRun := &run{sizes: tiny, progress: t.Output()}
+	if err := tinyRun.publish(t.Context(), &printed, dir); err != nil {
+		t.Fatal(err)
+	}
+	r := &tinyRun.report
 	checkSizes(t, r)
 	checkWire(t, r)
 	checkCrashes(t, r)
@@ -72,10 +64,11 @@ func TestTinyRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"### " + titleWire, "not a full run (tiny, changed)", "before", "after"} {
-		if !strings.Contains(string(page), want) {
-			t.Errorf("the page lacks %q:\n%s", want, page)
-		}
+	if want := before + "\n" + printed.String() + "\n" + after; string(page) != want {
+		t.Errorf("the page:\n%s\nwant:\n%s", page, want)
+	}
+	if !strings.Contains(printed.String(), "not a full run (tiny)") || !strings.Contains(printed.String(), "### "+titleWire) {
+		t.Errorf("printed:\n%s", &printed)
 	}
 	chart, err := os.ReadFile(filepath.Join(dir, "benchmarks.svg"))
 	if bars := strings.Count(string(chart), "<rect"); err != nil || bars < 4 {
@@ -201,19 +194,24 @@ func checkBaseline(t *testing.T, r *report.Report) {
 	}
 }
 
-func TestStrictFailsOnAnExceededLimit(t *testing.T) {
+func TestMarksExceededLimits(t *testing.T) {
 	t.Parallel()
 	r := &run{report: report.Report{Tables: newTables()}}
 	r.report.Table(titleWire).Set("round trips", report.Figure(1, 2), settleOnce, eventFresh)
 	r.report.Table(titleWire).Set("round trips", report.Figure(2), settleOnce, eventDuplicate)
 	r.report.Table(titleThroughput).Set("64 in flight", report.Cell{Ratio: report.Summarise([]float64{0.5})}, rival)
 	r.checkLimits()
-	want := []string{
-		"RPCs of a fresh event: ≤ 1, found 2.00",
-		"throughput with 64 in flight, times that of SELECT, two INSERTs: ≥ 3, found 2.00",
+	var got []string
+	for _, row := range r.report.Table(titleLimits).Rows {
+		got = append(got, fmt.Sprintf("%s: %v, found %v, %v", row.Labels[0], row.Cells["limit"], row.Cells["found"], row.Cells["holds"]))
 	}
-	if !slices.Equal(r.exceeded, want) {
-		t.Errorf("exceeded %q, want %q", r.exceeded, want)
+	want := []string{
+		"RPCs of a fresh event: ≤ 1, found 2, NO",
+		"RPCs of a duplicate event: ≤ 2, found 2, yes",
+		"throughput with 64 in flight, times that of SELECT, two INSERTs: ≥ 3, found 2, NO",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("limits %q, want %q", got, want)
 	}
 }
 
@@ -222,7 +220,11 @@ func TestInstanceRunDropsItsDatabases(t *testing.T) {
 	bystander := emulatortest.Database(t, nil)
 	instance, _, _ := strings.Cut(bystander, "/databases/")
 	t.Setenv("SPANNER_EMULATOR_HOST", emulatortest.Spanner(t).GRPC)
-	r := callJSON(t, "--tiny", "--only", "wire,latency,cold_start", "--instance", instance)
+	tinyRun := &run{sizes: tiny, only: []string{"wire", "latency", "cold_start"}, instance: instance, progress: t.Output()}
+	if err := tinyRun.all(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &tinyRun.report
 	if columns := r.Table(titleFresh).Columns; !slices.Equal(columns, []string{"0 ms"}) {
 		t.Errorf("a simulated network in front of an instance: %v", columns)
 	}
@@ -259,23 +261,31 @@ func TestRejectsUsageErrors(t *testing.T) {
 		{[]string{"--rows", "0"}, "out of range"},
 		{[]string{"--rows", strconv.Itoa(maxRows + 1)}, "out of range"},
 		{[]string{"--quik"}, "bench --help"},
-		{[]string{"--docs", filepath.Join("testdata", "nowhere")}, "no such file"}, // before the long run
-		{[]string{"--quick", "--tiny"}, "quick"},
 		{[]string{"argument"}, "argument"},
 	} {
-		if code, out, errText := call(t, test.args...); code != exitError || !strings.Contains(errText, test.want) || out != "" {
-			t.Errorf("%v: exit code %d, %q, %q", test.args, code, out, errText)
+		var out, errText bytes.Buffer
+		code := execute(t.Context(), test.args, term.Streams{Out: &out, Err: &errText})
+		if code != term.ExitError || !strings.Contains(errText.String(), test.want) || out.Len() > 0 {
+			t.Errorf("%v: exit code %d, %q, %q", test.args, code, &out, &errText)
 		}
 	}
 }
 
-func TestKillStepsAreEquallyFrequent(t *testing.T) {
+func TestReadsThePageBeforeTheRun(t *testing.T) {
 	t.Parallel()
-	counts := map[int]int{}
-	for _, step := range killSteps(30, 3) {
-		counts[step]++
+	if err := new(run).publish(t.Context(), io.Discard, filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
-	if got, want := fmt.Sprint(counts), "map[1:10 2:10 3:10]"; got != want {
-		t.Errorf("kills by step %s, want %s", got, want)
+}
+
+// Only a full run on the emulator may replace the figures of the documentation.
+func TestSizesOfAChangedRun(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]flags{
+		report.Full: {}, "quick": {quick: true}, "usual, changed": {rows: []int{7}}, "quick, changed": {quick: true, only: []string{"wire"}},
+	} {
+		if got := f.sizes().name; got != want {
+			t.Errorf("%+v: sizes %q, want %q", f, got, want)
+		}
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net"
 	"time"
@@ -11,53 +10,36 @@ import (
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// probe measures the real round trip of the simulated network: it sends a byte to an
-// echo server and back.
-type probe struct {
-	conn  net.Conn
-	proxy *latencyproxy.Proxy // nil: direct
-}
-
-func newProbe(ctx context.Context, roundTrip time.Duration) (*probe, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", localhost+"0")
+// probe measures the real round trip of the simulated network: it sends a byte to an echo
+// server and back, n times, and returns the median in milliseconds.
+func probe(ctx context.Context, roundTrip time.Duration, n int) (float64, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
+	defer listener.Close()
 	go echoOnce(listener)
-	p, addr := &probe{}, listener.Addr().String()
+	addr := listener.Addr().String()
 	if roundTrip > 0 {
-		if p.proxy, err = latencyproxy.Start(ctx, addr, roundTrip, nil); err != nil {
-			return nil, errors.Join(err, listener.Close())
-		}
-		addr = p.proxy.Addr
-	}
-	if p.conn, err = new(net.Dialer).DialContext(ctx, "tcp", addr); err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
-	return p, nil
-}
-
-// echoOnce serves one connection.
-func echoOnce(listener net.Listener) {
-	conn, err := listener.Accept()
-	listener.Close()
-	if err != nil {
-		return
-	}
-	defer conn.Close()
-	_, _ = io.Copy(conn, conn) // ends with the connection
-}
-
-// measure returns the median of n round trips in milliseconds.
-func (p *probe) measure(n int) (float64, error) {
-	var times []float64
-	for range n {
-		began := time.Now()
-		one := []byte{1}
-		if _, err := p.conn.Write(one); err != nil {
+		proxy, err := latencyproxy.Start(ctx, addr, roundTrip, nil)
+		if err != nil {
 			return 0, err
 		}
-		if _, err := io.ReadFull(p.conn, one); err != nil {
+		defer proxy.Close()
+		addr = proxy.Addr
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return 0, err
+	}
+	defer conn.Close()
+	var times []float64
+	for range n {
+		began, one := time.Now(), []byte{1}
+		if _, err := conn.Write(one); err != nil {
+			return 0, err
+		}
+		if _, err := io.ReadFull(conn, one); err != nil {
 			return 0, err
 		}
 		times = append(times, millis(time.Since(began)))
@@ -65,9 +47,12 @@ func (p *probe) measure(n int) (float64, error) {
 	return report.Median(times), nil
 }
 
-func (p *probe) close() {
-	p.conn.Close()
-	if p.proxy != nil {
-		p.proxy.Close()
+// echoOnce serves one connection.
+func echoOnce(listener net.Listener) {
+	conn, err := listener.Accept()
+	if err != nil {
+		return
 	}
+	defer conn.Close()
+	_, _ = io.Copy(conn, conn) // ends with the connection
 }

@@ -45,7 +45,7 @@ type sizes struct {
 }
 
 // The usual sizes take a quarter of an hour. The quick ones show in about a minute that
-// everything works, and tests use the tiny ones.
+// everything works.
 var (
 	usual = sizes{
 		name: report.Full, rounds: 5, events: 15, cpuEvents: 100,
@@ -60,13 +60,6 @@ var (
 		inFlight:   usual.inFlight, turn: 100 * time.Millisecond,
 		rows: []int{100, 1_000}, kills: 8,
 		storm: 50, stormPause: 10 * time.Millisecond, starts: 2, loop: 20 * time.Millisecond,
-	}
-	tiny = sizes{
-		name: "tiny", rounds: 1, events: 2, cpuEvents: 5,
-		roundTrips: []time.Duration{0, 5 * time.Millisecond},
-		inFlight:   []int{1, 64}, turn: 20 * time.Millisecond,
-		rows: []int{10, 50}, kills: 2,
-		storm: 10, stormPause: 5 * time.Millisecond, starts: 1, loop: time.Millisecond,
 	}
 )
 
@@ -105,13 +98,10 @@ type run struct {
 	// instance is a Spanner instance, projects/P/instances/I. Empty means the emulator.
 	// The simulated network, kills and cold starts need the emulator.
 	instance string
-	// child is the command of the process to kill.
-	child []string
 	// progress gets a line for each measure and for the parts of long ones.
 	progress io.Writer
 
 	report     report.Report
-	exceeded   []string // limits
 	contenders []contender.Contender
 	emulator   *emulator.Spanner  // nil: real instance
 	databases  *databases         // nil: emulator
@@ -122,22 +112,23 @@ type run struct {
 // all takes the measures and fills the report.
 func (r *run) all(ctx context.Context) (err error) {
 	began := time.Now()
-	r.report = report.Report{Machine: describeMachine(ctx), Sizes: r.sizes.name, Tables: newTables()}
+	r.report = report.Report{Machine: describeMachine(), Sizes: r.sizes.name, Tables: newTables()}
 	if r.instance != "" {
-		if r.databases, err = newDatabases(r.instance); err != nil {
+		if r.databases, err = openDatabases(ctx, r.instance); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.databases.dropAll(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, r.databases.close(context.WithoutCancel(ctx))) }()
 		r.report.Machine.Spanner = "Cloud Spanner, " + r.instance
 	}
-	missing, err := r.startPostgres(ctx)
-	if err != nil {
+	r.postgres, err = pgcluster.Start(ctx)
+	if err != nil && !errors.Is(err, pgcluster.ErrNotFound) {
 		return err
 	}
 	if r.postgres != nil {
+		r.report.Machine.Postgres = r.postgres.Version
 		defer func() { err = errors.Join(err, r.postgres.Close()) }()
 	}
-	r.enrol(missing)
+	r.enrol()
 	for i, m := range measures {
 		if len(r.only) > 0 && !slices.Contains(r.only, m.name) || m.emulatorOnly && r.instance != "" {
 			continue
@@ -150,7 +141,7 @@ func (r *run) all(ctx context.Context) (err error) {
 	r.checkLimits()
 	r.report.Chart = r.chart()
 	r.report.Tables = slices.DeleteFunc(r.report.Tables, func(t *report.Table) bool { return len(t.Rows) == 0 })
-	r.report.Seconds = time.Since(began).Seconds()
+	r.report.Duration = time.Since(began)
 	return nil
 }
 
@@ -172,24 +163,12 @@ func (r *run) take(ctx context.Context, m measure) (err error) {
 	return m.take(r, ctx)
 }
 
-// startPostgres starts PostgreSQL. If it is not installed, missing has the reason.
-func (r *run) startPostgres(ctx context.Context) (missing string, err error) {
-	r.postgres, err = pgcluster.Start(ctx)
-	if errors.Is(err, pgcluster.ErrNotFound) {
-		return err.Error(), nil
-	}
-	if err == nil {
-		r.report.Machine.Postgres = r.postgres.Version
-	}
-	return "", err
-}
-
-// enrol lists the contenders and leaves out PostgreSQL if it is missing.
-func (r *run) enrol(missingPostgres string) {
+// enrol lists the contenders and leaves out PostgreSQL if it is not installed.
+func (r *run) enrol() {
 	for _, c := range contender.All() {
 		about := c.About
-		if c.System == contender.Postgres && missingPostgres != "" {
-			about = leftOut + missingPostgres
+		if c.System == contender.Postgres && r.postgres == nil {
+			about = leftOut + pgcluster.ErrNotFound.Error()
 		} else {
 			r.contenders = append(r.contenders, c)
 		}

@@ -2,21 +2,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
 // measureCPU measures this process's CPU time and allocations for a fresh event.
 func (r *run) measureCPU(ctx context.Context) error {
-	return r.withFixtures(ctx, 0, func(fixtures []*fixture) error {
-		used, allocated := rounds{}, rounds{}
+	return r.withFixtures(ctx, r.contenders, 0, nil, func(fixtures []*fixture) error {
+		used, allocated, events := rounds{}, rounds{}, float64(r.sizes.cpuEvents)
 		for range r.sizes.rounds {
 			for _, f := range fixtures {
 				runtime.GC()
@@ -24,8 +24,8 @@ func (r *run) measureCPU(ctx context.Context) error {
 				if err != nil {
 					return err
 				}
-				used[f.Name] = append(used[f.Name], micros(cost.cpu)/float64(r.sizes.cpuEvents))
-				allocated[f.Name] = append(allocated[f.Name], float64(cost.mallocs)/float64(r.sizes.cpuEvents))
+				used[f.Name] = append(used[f.Name], micros(cost.cpu)/events)
+				allocated[f.Name] = append(allocated[f.Name], float64(cost.mallocs)/events)
 			}
 		}
 		for _, f := range fixtures {
@@ -43,14 +43,12 @@ type usage struct {
 	at      time.Time
 }
 
-func readUsage() (usage, error) {
+func readUsage() usage {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return usage{}, fmt.Errorf("read the process's usage: %w", err)
-	}
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u) // fails for other arguments only
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return usage{cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano()), mallocs: m.Mallocs, at: time.Now()}, nil
+	return usage{cpu: time.Duration(u.Utime.Nano() + u.Stime.Nano()), mallocs: m.Mallocs, at: time.Now()}
 }
 
 // idleTime is the duration of the measurement of the idle process.
@@ -59,24 +57,15 @@ const idleTime = 100 * time.Millisecond
 // cost returns the usage of a turn's events, less the usage of the idle process with
 // open connections in the same time.
 func (f *fixture) cost(ctx context.Context) (usage, error) {
-	before, err := readUsage()
-	if err != nil {
-		return usage{}, err
-	}
+	before := readUsage()
 	time.Sleep(idleTime)
-	idle, err := readUsage()
-	if err != nil {
-		return usage{}, err
-	}
+	idle := readUsage()
 	for range f.run.sizes.cpuEvents {
 		if err := f.settleFresh(ctx); err != nil {
 			return usage{}, err
 		}
 	}
-	after, err := readUsage()
-	if err != nil {
-		return usage{}, err
-	}
+	after := readUsage()
 	share := float64(after.at.Sub(idle.at)) / float64(idle.at.Sub(before.at))
 	after.cpu -= idle.cpu + time.Duration(float64(idle.cpu-before.cpu)*share)
 	after.mallocs -= idle.mallocs
@@ -91,7 +80,7 @@ func (r *run) measureLatency(ctx context.Context) error {
 	}
 	for _, roundTrip := range roundTrips {
 		r.log("latency with a round trip of %v", roundTrip)
-		err := r.withFixtures(ctx, roundTrip, func(fixtures []*fixture) error { return r.latency(ctx, fixtures, roundTrip) })
+		err := r.withFixtures(ctx, r.contenders, roundTrip, nil, func(fixtures []*fixture) error { return r.latency(ctx, fixtures, roundTrip) })
 		if err != nil {
 			return fmt.Errorf("with a round trip of %v: %w", roundTrip, err)
 		}
@@ -108,13 +97,8 @@ const (
 func (r *run) latency(ctx context.Context, fixtures []*fixture, roundTrip time.Duration) error {
 	fresh, duplicate := rounds{}, rounds{}
 	var network []float64
-	p, err := newProbe(ctx, roundTrip)
-	if err != nil {
-		return err
-	}
-	defer p.close()
 	for range r.sizes.rounds {
-		trip, err := p.measure(r.sizes.events)
+		trip, err := probe(ctx, roundTrip, r.sizes.events)
 		if err != nil {
 			return err
 		}
@@ -170,7 +154,7 @@ func (f *fixture) turn(ctx context.Context, e event, numbers []int, limit time.D
 // long to create one, so there every contender has one.
 func (r *run) measureThroughput(ctx context.Context) error {
 	if r.emulator == nil {
-		return r.withFixtures(ctx, 0, func(fixtures []*fixture) error {
+		return r.withFixtures(ctx, r.contenders, 0, nil, func(fixtures []*fixture) error {
 			return r.throughput(func(i, inFlight int) (float64, error) { return fixtures[i].throughput(ctx, inFlight) })
 		})
 	}
@@ -218,19 +202,21 @@ func (f *fixture) throughput(ctx context.Context, inFlight int) (perSecond float
 // delivery in flight, and returns their number.
 func (f *fixture) settleConcurrently(ctx context.Context, inFlight int, limit time.Duration) (int64, error) {
 	var (
-		wg      sync.WaitGroup
+		group   errgroup.Group
 		settled atomic.Int64
-		errs    = make([]error, inFlight)
 		began   = time.Now()
 	)
-	for i := range inFlight {
-		wg.Go(func() {
-			for again := true; again && errs[i] == nil; again = time.Since(began) < limit {
-				errs[i] = f.settleFresh(ctx)
+	for range inFlight {
+		group.Go(func() error {
+			for again := true; again; again = time.Since(began) < limit {
+				if err := f.settleFresh(ctx); err != nil {
+					return err
+				}
 				settled.Add(1)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
-	return settled.Load(), errors.Join(errs...)
+	err := group.Wait()
+	return settled.Load(), err
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -17,8 +19,7 @@ import (
 func (r *run) measureStorm(ctx context.Context) error {
 	for _, c := range contender.Stormed() {
 		r.log("storm for %s", c.Name)
-		m := &meter{}
-		if err := r.withFixture(ctx, c, m, func(f *fixture) error { return f.storm(ctx, m) }); err != nil {
+		if err := r.withFixture(ctx, c, &meter{}, func(f *fixture) error { return f.storm(ctx) }); err != nil {
 			return fmt.Errorf("%s: %w", c.Key, err)
 		}
 	}
@@ -34,7 +35,7 @@ const (
 	waveInterval = 100 * time.Millisecond
 )
 
-func (f *fixture) storm(ctx context.Context, m *meter) error {
+func (f *fixture) storm(ctx context.Context) error {
 	sizes := f.run.sizes
 	var calm, during, waves []float64
 	for range min(calmEvents, sizes.storm) {
@@ -45,11 +46,11 @@ func (f *fixture) storm(ctx context.Context, m *meter) error {
 		calm = append(calm, millis(time.Since(began)))
 		time.Sleep(sizes.stormPause)
 	}
-	message, before := f.run.message(), m.read()
+	message, before := f.run.message(), f.meter.read()
 	outcomes := map[settle.Outcome]int{}
 	for began := time.Now(); len(waves) == 0 || time.Since(began) < stormTurns*sizes.turn; {
 		next := time.NewTimer(waveInterval)
-		w := &wave{fixture: f, done: make(chan struct{}), outcomes: outcomes}
+		w := &wave{fixture: f, outcomes: outcomes}
 		took, err := w.run(ctx, message)
 		if err != nil {
 			return err
@@ -63,7 +64,7 @@ func (f *fixture) storm(ctx context.Context, m *meter) error {
 	set := func(column string, c report.Cell) { f.run.report.Table(titleStorm).Set(column, c, f.Name) }
 	set("waves", report.Text("%d × %d", len(waves), sizes.storm))
 	set("wave, ms", report.Figure(waves...))
-	set("RPCs", report.Figure(float64(m.read().since(before).rpcs)))
+	set("RPCs", report.Figure(float64(f.meter.read().since(before).rpcs)))
 	set("calm p50 / p99 / max, ms", quantiles(calm))
 	set("in a wave p50 / p99 / max, ms", quantiles(during))
 	set("events", report.Figure(float64(len(during))))
@@ -78,50 +79,48 @@ func quantiles(times []float64) report.Cell {
 // meanwhile.
 type wave struct {
 	*fixture
-	done chan struct{} // closed after the answers to the one settlement
 
 	mu       sync.Mutex
 	outcomes map[settle.Outcome]int // of the one settlement
 	others   []float64              // milliseconds
-	failed   error
 }
 
 // run returns the time until all deliveries of the one settlement are answered.
 func (w *wave) run(ctx context.Context, message []byte) (took time.Duration, err error) {
-	began := time.Now()
-	var same, others sync.WaitGroup
+	began, done := time.Now(), make(chan struct{})
+	var same, others errgroup.Group
 	for range w.fixture.run.sizes.storm {
-		same.Go(func() {
+		same.Go(func() error {
 			outcome, err := w.client.Settle(ctx, message)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.failed = errors.Join(w.failed, err)
 			w.outcomes[outcome]++
+			return err
 		})
 	}
-	others.Go(func() { w.settleOthers(ctx, &others) })
-	same.Wait()
+	others.Go(func() error { return w.settleOthers(ctx, &others, done) })
+	err = same.Wait()
 	took = time.Since(began)
-	close(w.done)
-	others.Wait()
-	return took, w.failed
+	close(done)
+	return took, errors.Join(err, others.Wait())
 }
 
-// settleOthers starts another settlement after every pause until the wave is done.
-func (w *wave) settleOthers(ctx context.Context, others *sync.WaitGroup) {
+// settleOthers starts another settlement after every pause until done is closed.
+func (w *wave) settleOthers(ctx context.Context, others *errgroup.Group, done <-chan struct{}) error {
 	tick := time.NewTicker(w.fixture.run.sizes.stormPause)
 	defer tick.Stop()
 	for {
-		others.Go(func() {
+		others.Go(func() error {
 			began := time.Now()
 			err := w.settleFresh(ctx)
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			w.others, w.failed = append(w.others, millis(time.Since(began))), errors.Join(w.failed, err)
+			w.others = append(w.others, millis(time.Since(began)))
+			return err
 		})
 		select {
-		case <-w.done:
-			return
+		case <-done:
+			return nil
 		case <-tick.C:
 		}
 	}

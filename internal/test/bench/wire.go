@@ -31,30 +31,29 @@ var events = []event{
 // measureWire counts round trips, commits and bytes of each kind of event.
 func (r *run) measureWire(ctx context.Context) error {
 	for _, c := range r.contenders {
-		m := &meter{}
-		if err := r.withFixture(ctx, c, m, func(f *fixture) error { return f.wire(ctx, m) }); err != nil {
+		if err := r.withFixture(ctx, c, &meter{}, func(f *fixture) error { return f.wire(ctx) }); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (f *fixture) wire(ctx context.Context, m *meter) error {
+func (f *fixture) wire(ctx context.Context) error {
 	if err := f.prepare(ctx); err != nil {
 		return err
 	}
 	numbers := f.run.numbers()
 	for _, e := range events {
 		var trips []float64
-		before := m.read()
+		before := f.meter.read()
 		for _, n := range numbers {
-			start := m.read()
+			start := f.meter.read()
 			if err := f.settle(ctx, e.message(n), e.want); err != nil {
 				return err
 			}
-			trips = append(trips, m.read().since(start).roundTrips(f.System))
+			trips = append(trips, f.meter.read().since(start).roundTrips(f.System))
 		}
-		t := m.read().since(before)
+		t := f.meter.read().since(before)
 		set := func(column string, c report.Cell) { f.run.report.Table(titleWire).Set(column, c, f.Name, e.kind) }
 		mean := func(sum int64) report.Cell { return report.Figure(float64(sum) / float64(len(numbers))) }
 		set("round trips", report.Figure(trips...))

@@ -44,9 +44,9 @@ func (s *servers) place(t *testing.T, c Contender) (p Place, installed bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p = Place{Now: time.Now, NewID: uuid.NewString}
+	p = Place{Now: time.Now}
 	if c.System == Spanner {
-		p.Database, p.Emulator, p.Options = emulatortest.Database(t, statements), true, emulatortest.Spanner(t).ClientOptions()
+		p.Database, p.Emulator = emulatortest.Database(t, statements), emulatortest.Spanner(t).GRPC
 		return p, true
 	}
 	s.once.Do(func() { s.cluster, s.err = pgcluster.Start(context.WithoutCancel(t.Context())) })
@@ -186,14 +186,14 @@ func TestStoreThenEffectRepeatsTheEffect(t *testing.T) {
 	}
 	defer db.Close()
 	s := &idempotent{db, p}
-	settled, err := p.decode(Message(1))
+	settled, err := decode(Message(1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.putInProgress(t.Context(), settled); err != nil { // this delivery crashes after its effect
 		t.Fatal(err)
 	}
-	if err := s.write(t.Context(), movementRow(settled, p.NewID())); err != nil {
+	if err := s.write(t.Context(), movementRow(settled, uuid.NewString())); err != nil {
 		t.Fatal(err)
 	}
 	s.place.Now = func() time.Time { return now.Add(InProgressExpiry - time.Second) }
@@ -207,18 +207,6 @@ func TestStoreThenEffectRepeatsTheEffect(t *testing.T) {
 	movements, err := c.Movements(t.Context(), p)
 	if err != nil || movements[SettlementID(1)] != 2 {
 		t.Errorf("movements %v, %v, want two", movements, err)
-	}
-}
-
-func TestFindsContendersByKey(t *testing.T) {
-	t.Parallel()
-	for _, c := range All() {
-		if found, err := Find(c.Key); err != nil || found.Name != c.Name {
-			t.Errorf("%s: %s, %v", c.Key, found.Name, err)
-		}
-	}
-	if _, err := Find("none"); err == nil {
-		t.Error("found an unknown contender")
 	}
 }
 

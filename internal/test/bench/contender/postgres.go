@@ -52,13 +52,16 @@ VALUES ($1, $2, $3, $4, NULLIF($5, ''), NULLIF($6, ''), $7)`
 	pgSelectHash = `SELECT payload_hash FROM receipts WHERE settlement_id = $1`
 )
 
+func (p delivery) receiptValues() []any { return []any{p.SettlementID, p.hash, p.deliveryID, "1"} }
+
+func (p delivery) movementValues() []any {
+	return []any{p.SettlementID, p.AccountID, p.AmountCents, p.Currency, p.CreditorAccount, p.Reference, p.hash}
+}
+
 // connections is the pool's size, the highest number of concurrent deliveries.
 const connections = 64
 
-type pooled struct {
-	*pgxpool.Pool
-	place Place
-}
+type pooled struct{ *pgxpool.Pool }
 
 func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(p.Database)
@@ -78,17 +81,17 @@ func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 
 func openPostgres(ctx context.Context, p Place) (Settler, error) {
 	pool, err := p.pool(ctx)
-	return &pooled{pool, p}, err
+	return &pooled{pool}, err
 }
 
 // Settle implements Settler.
 func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := s.place.decode(message)
+	p, err := decode(message)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
 	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
-		inserted, err := tx.Exec(ctx, pgInsertReceipt, p.SettlementID, p.hash, p.deliveryID, "1")
+		inserted, err := tx.Exec(ctx, pgInsertReceipt, p.receiptValues()...)
 		if err != nil {
 			return err
 		}
@@ -99,7 +102,7 @@ func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Out
 			return err
 		}
 		outcome = settle.OutcomeApplied
-		_, err = tx.Exec(ctx, pgInsertMovement, p.SettlementID, p.AccountID, p.AmountCents, p.Currency, p.CreditorAccount, p.Reference, p.hash)
+		_, err = tx.Exec(ctx, pgInsertMovement, p.movementValues()...)
 		return err
 	})
 	if err != nil {
@@ -108,31 +111,14 @@ func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Out
 	return outcome, nil
 }
 
-// copyRows inserts the rows of Message(from) to Message(from+n-1).
-func (p Place) copyRows(ctx context.Context, from, n int) error {
-	pool, err := p.pool(ctx)
-	if err != nil {
-		return err
+// insertRows inserts settled payouts in one transaction.
+func insertRows(ctx context.Context, pool *pgxpool.Pool, settled []delivery) error {
+	var batch pgx.Batch
+	for _, p := range settled {
+		batch.Queue(pgInsertReceipt, p.receiptValues()...)
+		batch.Queue(pgInsertMovement, p.movementValues()...)
 	}
-	defer pool.Close()
-	receipts, movements := make([][]any, n), make([][]any, n)
-	for i := range n {
-		p, err := p.decode(Message(from + i))
-		if err != nil {
-			return err
-		}
-		receipts[i] = []any{p.SettlementID, p.hash, "applied", p.deliveryID, "1"}
-		movements[i] = []any{p.SettlementID, p.AccountID, p.AmountCents, p.Currency, p.Reference, p.hash}
-	}
-	columns := []string{"settlement_id", "payload_hash", "result_status", "delivery_id", "message_id"}
-	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"receipts"}, columns, pgx.CopyFromRows(receipts)); err != nil {
-		return fmt.Errorf("load receipts: %w", err)
-	}
-	columns = []string{"settlement_id", "account_id", "amount_cents", "currency", "reference", "payload_hash"}
-	if _, err := pool.CopyFrom(ctx, pgx.Identifier{"movements"}, columns, pgx.CopyFromRows(movements)); err != nil {
-		return fmt.Errorf("load movements: %w", err)
-	}
-	return nil
+	return pool.SendBatch(ctx, &batch).Close()
 }
 
 // countPostgres counts the rows of a table for each settlement ID.

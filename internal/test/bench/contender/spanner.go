@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -28,7 +29,7 @@ func (p Place) open(ctx context.Context) (database, error) {
 		return database{}, fmt.Errorf("open spanner database %s: %w", p.Database, err)
 	}
 	d := database{Client: client}
-	if p.Emulator {
+	if p.Emulator != "" {
 		d.lock = make(chan struct{}, 1)
 	}
 	return d, nil
@@ -51,13 +52,12 @@ func (d database) readWrite(ctx context.Context, fn func(context.Context, *spann
 // readWriteSettler settles each message in one read-write transaction.
 type readWriteSettler struct {
 	database
-	place  Place
 	decide func(ctx context.Context, tx *spanner.ReadWriteTransaction, p delivery) (settle.Outcome, error)
 }
 
 // Settle implements Settler.
 func (s *readWriteSettler) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := s.place.decode(message)
+	p, err := decode(message)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -76,13 +76,19 @@ func (s *readWriteSettler) Settle(ctx context.Context, message []byte) (outcome 
 // emulator aborts all but one of several concurrent commits. So with the emulator an
 // interceptor adds a short retry delay to each abort.
 func (p Place) spannerOptions() []option.ClientOption {
-	if !p.Emulator {
+	if p.Emulator == "" {
 		return p.Options
 	}
 	interceptor := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		return withRetryDelay(invoke(ctx, method, req, reply, cc, opts...))
 	}
-	return append([]option.ClientOption{option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(interceptor))}, p.Options...)
+	return append([]option.ClientOption{
+		option.WithEndpoint("passthrough:///" + p.Emulator), // no name resolution, no proxy of the environment
+		option.WithoutAuthentication(),
+		option.WithTelemetryDisabled(),
+		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(interceptor)),
+	}, p.Options...)
 }
 
 // withRetryDelay adds a retry delay of a millisecond to an Aborted error.
@@ -95,34 +101,6 @@ func withRetryDelay(err error) error {
 		return err
 	}
 	return s.Err()
-}
-
-// loadBatch is the number of settlements in one commit of insertRows. In the emulator the time
-// for a row grows with the commit: in commits of 500 settlements, each took three times
-// as long as in commits of 50.
-const loadBatch = 50
-
-// insertRows inserts the rows of Message(from) to Message(from+n-1).
-func (p Place) insertRows(ctx context.Context, from, n int, rows func(delivery) []*spanner.Mutation) error {
-	db, err := p.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	for first := from; first < from+n; first += loadBatch {
-		var batch []*spanner.Mutation
-		for i := first; i < min(first+loadBatch, from+n); i++ {
-			settled, err := p.decode(Message(i))
-			if err != nil {
-				return err
-			}
-			batch = append(batch, rows(settled)...)
-		}
-		if _, err := db.Apply(ctx, batch); err != nil {
-			return fmt.Errorf("load settlements from %d: %w", first, err)
-		}
-	}
-	return nil
 }
 
 // countSpanner counts the rows of a table for each settlement ID.

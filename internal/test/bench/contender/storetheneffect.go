@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/google/uuid"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -45,17 +46,7 @@ const (
 )
 
 var idempotencyTables = []string{
-	`CREATE TABLE movements (
-  movement_id STRING(36) NOT NULL,
-  settlement_id STRING(128) NOT NULL,
-  account_id STRING(128) NOT NULL,
-  amount_cents INT64 NOT NULL,
-  currency STRING(3) NOT NULL,
-  creditor_account STRING(128),
-  reference STRING(140),
-  recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true),
-  CONSTRAINT movements_amount_positive CHECK (amount_cents > 0),
-) PRIMARY KEY (movement_id)`,
+	fmt.Sprintf(movementsTable, "movement_id STRING(36)", "movement_id"),
 	`CREATE TABLE idempotency_records (
   id STRING(128) NOT NULL,
   status STRING(16) NOT NULL,
@@ -73,7 +64,7 @@ type idempotent struct {
 
 // Settle implements Settler.
 func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
-	p, err := s.place.decode(message)
+	p, err := decode(message)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -81,7 +72,7 @@ func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome
 	if err != nil || outcome != settle.OutcomeApplied {
 		return outcome, err
 	}
-	if err := s.write(ctx, movementRow(p, s.place.NewID())); err != nil { // the effect
+	if err := s.write(ctx, movementRow(p, uuid.NewString())); err != nil { // the effect
 		return settle.OutcomeUnknown, fmt.Errorf("insert movement: %w", err)
 	}
 	err = s.write(ctx, spanner.UpdateMap("idempotency_records", map[string]any{

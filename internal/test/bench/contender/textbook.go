@@ -3,6 +3,7 @@ package contender
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"cloud.google.com/go/spanner"
 	"google.golang.org/api/iterator"
@@ -19,7 +20,7 @@ func textbook() Contender {
 		Statements: func() ([]string, error) { return textbookTables, nil },
 		Open: func(ctx context.Context, p Place) (Settler, error) {
 			db, err := p.open(ctx)
-			return &readWriteSettler{db, p, decideBySQL}, err
+			return &readWriteSettler{db, decideBySQL}, err
 		},
 		table: "movements",
 		rows: func(p delivery) []*spanner.Mutation {
@@ -28,18 +29,22 @@ func textbook() Contender {
 	}
 }
 
-var textbookTables = []string{
-	`CREATE TABLE movements (
+// movementsTable is the DDL of a table of movements. It takes one more column, with its
+// type, and the primary key.
+const movementsTable = `CREATE TABLE movements (
   settlement_id STRING(128) NOT NULL,
   account_id STRING(128) NOT NULL,
   amount_cents INT64 NOT NULL,
   currency STRING(3) NOT NULL,
   creditor_account STRING(128),
   reference STRING(140),
-  payload_hash STRING(128) NOT NULL,
+  %s NOT NULL,
   recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true),
   CONSTRAINT movements_amount_positive CHECK (amount_cents > 0),
-) PRIMARY KEY (settlement_id)`,
+) PRIMARY KEY (%s)`
+
+var textbookTables = []string{
+	fmt.Sprintf(movementsTable, "payload_hash STRING(128)", "settlement_id"),
 	`CREATE TABLE receipts (
   settlement_id STRING(128) NOT NULL,
   payload_hash STRING(128) NOT NULL,

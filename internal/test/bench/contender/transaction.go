@@ -21,7 +21,7 @@ func transactionOnly() Contender {
 		Statements: schema.Statements,
 		Open: func(ctx context.Context, p Place) (Settler, error) {
 			db, err := p.open(ctx)
-			return &readWriteSettler{db, p, decideByKey}, err
+			return &readWriteSettler{db, decideByKey}, err
 		},
 		table: "ledger_movements", rows: settlementRows,
 	}

@@ -47,71 +47,30 @@ func TestDelaysEachByte(t *testing.T) {
 	})
 }
 
-// echo starts an echo server and returns its address.
-func echo(t *testing.T) string {
-	t.Helper()
+func TestClosesTheConnectionAtATurn(t *testing.T) {
+	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer conn.Close()
-				_, _ = io.Copy(conn, conn)
-			}()
+	defer listener.Close()
+	go func() { // an echo server for one connection
+		if conn, err := listener.Accept(); err == nil {
+			defer conn.Close()
+			_, _ = io.Copy(conn, conn)
 		}
 	}()
-	return listener.Addr().String()
-}
-
-func dial(t *testing.T, addr string) net.Conn {
-	t.Helper()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
-func TestAddsTheRoundTrip(t *testing.T) {
-	t.Parallel()
-	const roundTrip = 20 * time.Millisecond
-	p, err := Start(t.Context(), echo(t), roundTrip, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	conn := dial(t, p.Addr)
-	for range 3 {
-		began := time.Now()
-		if _, err := conn.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(conn, make([]byte, 1)); err != nil {
-			t.Fatal(err)
-		}
-		if took := time.Since(began); took < roundTrip {
-			t.Errorf("a round trip of %v", took)
-		}
-	}
-}
-
-func TestClosesTheConnectionAtATurn(t *testing.T) {
-	t.Parallel()
 	var turns atomic.Int64
-	p, err := Start(t.Context(), echo(t), 0, func() bool { return turns.Add(1) < 4 })
+	p, err := Start(t.Context(), listener.Addr().String(), 0, func() bool { return turns.Add(1) < 4 })
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	conn := dial(t, p.Addr)
+	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
 	for i, want := range []bool{true, false} { // request, response; request, and the connection closes before the response
 		if _, err := conn.Write([]byte("x")); err != nil {
 			t.Fatal(err)

@@ -199,7 +199,7 @@ func (c *Cluster) initialise(ctx context.Context, bin string, account *syscall.C
 
 // start starts the server under its supervisor. It outlives ctx.
 func (c *Cluster) start(ctx context.Context, bin string, account *syscall.Credential) error {
-	host, port, err := freeAddr(ctx)
+	host, port, err := FreePort(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,8 +225,8 @@ func (c *Cluster) start(ctx context.Context, bin string, account *syscall.Creden
 
 func serverEnvironment() []string { return []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"} }
 
-// freeAddr returns a free port. If another program takes it first, the start fails.
-func freeAddr(ctx context.Context) (host, port string, err error) {
+// FreePort returns a free port of 127.0.0.1. Another program can take it at any time.
+func FreePort(ctx context.Context) (host, port string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", "", err

@@ -43,12 +43,3 @@ func TestCloseLeavesNothing(t *testing.T) {
 		t.Errorf("the files: %v", err)
 	}
 }
-
-func TestConnection(t *testing.T) {
-	t.Parallel()
-	c := &Cluster{password: "secret"}
-	want := "postgres://postgres:" + c.password + "@127.0.0.1:2/db?sslmode=disable"
-	if got := c.Connection("db", "127.0.0.1:2"); got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}

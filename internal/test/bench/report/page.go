@@ -1,46 +1,35 @@
 package report
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 )
 
-// A run writes its tables between these lines of the page.
-const (
-	figuresBegin = "<!-- figures: written by make bench, not by hand -->"
-	figuresEnd   = "<!-- end of the figures -->"
-)
-
-const (
-	pageFile  = "benchmarks.md"
-	chartFile = "benchmarks.svg"
-)
+// figures are the lines of the page that a run replaces, with the lines around them.
+var figures = regexp.MustCompile(`(?s)(<!-- figures: written by make bench, not by hand -->\n).*(<!-- end of the figures -->)`)
 
 var errNoMarkers = errors.New("missing the lines around the figures")
 
-// Page is the documentation page without its figures.
+// Page is the documentation page benchmarks.md.
 type Page struct {
-	dir           string
-	before, after []byte
+	dir     string
+	content []byte
 }
 
-// OpenPage reads benchmarks.md of a directory. It fails if the page lacks the lines
-// around the figures.
+// OpenPage reads the page of a directory. It fails if the page lacks the lines around the
+// figures.
 func OpenPage(dir string) (*Page, error) {
-	path := filepath.Join(dir, pageFile)
-	content, err := os.ReadFile(path) //nolint:gosec // the user names the directory
+	content, err := os.ReadFile(filepath.Join(dir, "benchmarks.md")) //nolint:gosec // the caller names the directory
 	if err != nil {
 		return nil, fmt.Errorf("read the page: %w", err)
 	}
-	before, rest, begins := bytes.Cut(content, []byte(figuresBegin))
-	_, after, ends := bytes.Cut(rest, []byte(figuresEnd))
-	if !begins || !ends {
-		return nil, fmt.Errorf("read %s: %w: %s and %s", path, errNoMarkers, figuresBegin, figuresEnd)
+	if !figures.Match(content) {
+		return nil, fmt.Errorf("read the page in %s: %w: %s", dir, errNoMarkers, figures)
 	}
-	return &Page{dir, before, after}, nil
+	return &Page{dir, content}, nil
 }
 
 // Write writes a report into the page, and its chart beside it.
@@ -49,8 +38,9 @@ func (p *Page) Write(r *Report) error {
 	if err != nil {
 		return fmt.Errorf("draw the chart: %w", err)
 	}
-	page := fmt.Appendf(nil, "%s%s\n\n%s\n%s%s", p.before, figuresBegin, r.Markdown(), figuresEnd, p.after)
-	for name, content := range map[string][]byte{pageFile: page, chartFile: chart} {
+	around := figures.FindSubmatchIndex(p.content)
+	page := fmt.Appendf(nil, "%s\n%s\n%s", p.content[:around[3]], r.Markdown(), p.content[around[4]:])
+	for name, content := range map[string][]byte{"benchmarks.md": page, "benchmarks.svg": chart} {
 		const readable = 0o644
 		if err := os.WriteFile(filepath.Join(p.dir, name), content, readable); err != nil {
 			return fmt.Errorf("write the figures: %w", err)

@@ -15,58 +15,48 @@ import (
 // documentation without a warning.
 const Full = "usual"
 
-// Report is the result of a run. Its JSON form is the output of --json.
+// Report is the result of a run.
 type Report struct {
-	Machine Machine `json:"machine"`
+	Machine Machine
 	// Sizes is the name of the run's sizes.
-	Sizes string `json:"sizes"`
-	// Seconds is the run's duration.
-	Seconds float64  `json:"seconds"`
-	Tables  []*Table `json:"tables"`
+	Sizes    string
+	Duration time.Duration
+	Tables   []*Table
 	// Chart has the bars of the chart. The first one is highlighted.
-	Chart []Bar `json:"-"`
+	Chart []Bar
 }
 
-// Machine describes the place of a run.
+// Machine describes the place of a run. Postgres is empty without that system.
 type Machine struct {
-	CPUs     int    `json:"cpus"`
-	CPU      string `json:"cpu"`
-	OS       string `json:"os"`
-	Go       string `json:"go"`
-	Spanner  string `json:"spanner"`
-	Postgres string `json:"postgres"`
-	// Load is the load average of the minute before the run. A negative value means
-	// unknown.
-	Load float64 `json:"load"`
+	CPU, Go, Spanner, Postgres string
+	// Load is the load average of the minute before the run.
+	Load string
 	// Date is the day of the run, in UTC.
-	Date string `json:"date"`
+	Date string
 }
 
 // Table has a row for each contender or case, and a column for each figure.
 type Table struct {
-	Title string `json:"title"`
 	// Note explains the figures.
-	Note string `json:"note"`
-	// Labels are the heads of the columns that identify a row.
-	Labels []string `json:"labels"`
-	// Columns are the heads of the figures.
-	Columns []string `json:"columns"`
-	Rows    []*Row   `json:"rows"`
+	Title, Note string
+	// Labels are the heads of the columns that identify a row, Columns those of the figures.
+	Labels, Columns []string
+	Rows            []*Row
 }
 
 // Row is a row of a table.
 type Row struct {
-	Labels []string `json:"labels"`
+	Labels []string
 	// Cells are the figures by their columns.
-	Cells map[string]Cell `json:"cells"`
+	Cells map[string]Cell
 }
 
 // Cell is a text or a figure.
 type Cell struct {
-	Text   string  `json:"text,omitzero"`
-	Figure Summary `json:"figure,omitzero"`
+	Text   string
+	Figure Summary
 	// Ratio is the quotient of the figure and Settle Once's.
-	Ratio Summary `json:"ratio,omitzero"`
+	Ratio Summary
 }
 
 // Text returns a cell with a text.
@@ -146,32 +136,38 @@ func (t *Table) row(labels []string) *Row {
 func (t *Table) markdown() string {
 	w := table.NewWriter()
 	w.Style().Markdown.PadContent = true
-	w.AppendHeader(row(slices.Concat(t.Labels, t.Columns)))
+	var header table.Row
+	for _, head := range slices.Concat(t.Labels, t.Columns) {
+		header = append(header, head)
+	}
+	w.AppendHeader(header)
 	for _, r := range t.Rows {
-		values := slices.Clone(r.Labels)
-		for _, column := range t.Columns {
-			value := ""
-			if c, ok := r.Cells[column]; ok {
-				value = c.String()
-			}
-			values = append(values, value)
+		var row table.Row
+		for _, label := range r.Labels {
+			row = append(row, label)
 		}
-		w.AppendRow(row(values))
+		for _, column := range t.Columns {
+			if c, ok := r.Cells[column]; ok {
+				row = append(row, c)
+			} else {
+				row = append(row, "")
+			}
+		}
+		w.AppendRow(row)
 	}
 	return w.RenderMarkdown()
 }
 
-func row(values []string) (r table.Row) {
-	for _, value := range values {
-		r = append(r, value)
-	}
-	return r
-}
-
 // Markdown returns the report as Markdown.
 func (r *Report) Markdown() string {
+	m := r.Machine
+	servers := m.Spanner
+	if m.Postgres != "" {
+		servers += "; " + m.Postgres
+	}
 	var b strings.Builder
-	b.WriteString(r.origin() + "\n")
+	fmt.Fprintf(&b, "Run with %s sizes of %s on %s, %s; %s; duration %s, load average before the run %s.\n",
+		r.Sizes, m.Date, m.CPU, m.Go, servers, r.Duration.Round(time.Second), m.Load)
 	if r.Sizes != Full {
 		fmt.Fprintf(&b, "\n**This run is not a full run (%s). Its figures are less precise.**\n", r.Sizes)
 	}
@@ -183,15 +179,4 @@ func (r *Report) Markdown() string {
 		b.WriteString(t.markdown() + "\n")
 	}
 	return b.String()
-}
-
-// origin describes the place and the time of the run.
-func (r *Report) origin() string {
-	m := r.Machine
-	duration := time.Duration(r.Seconds * float64(time.Second)).Round(time.Second)
-	s := fmt.Sprintf("Run with %s sizes of %s on %d × %s, %s, %s; %s; ", r.Sizes, m.Date, m.CPUs, m.CPU, m.OS, m.Go, m.Spanner)
-	if m.Postgres != "" {
-		s += m.Postgres + "; "
-	}
-	return s + fmt.Sprintf("duration %s, load average before the run %.2f.", duration, m.Load)
 }

@@ -5,12 +5,10 @@ import "slices"
 // Summary summarises a figure over its rounds. The zero value is a figure without
 // measurement.
 type Summary struct {
-	Median float64 `json:"median"`
 	// Low and High are the lowest and the highest round.
-	Low  float64 `json:"low"`
-	High float64 `json:"high"`
+	Median, Low, High float64
 	// Rounds is the number of rounds.
-	Rounds int `json:"rounds"`
+	Rounds int
 }
 
 // Summarise summarises rounds.
