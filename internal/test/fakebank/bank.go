@@ -42,7 +42,8 @@ type Bank struct {
 
 	mu         sync.Mutex
 	tb         TB // nil without one, and after the test
-	plans      plans
+	byCreditor map[string]Plan
+	rest       Plan
 	keys       map[string]*keyState
 	transfers  []*transfer
 	late       []*lateExecution
@@ -57,7 +58,7 @@ type Bank struct {
 func New(tb TB, now func() time.Time, options Options) *Bank {
 	b := &Bank{
 		options: options, now: now, tb: tb,
-		plans:      plans{byKey: map[string]Plan{}, byCreditor: map[string]Plan{}},
+		byCreditor: map[string]Plan{},
 		keys:       map[string]*keyState{},
 		expected:   map[string]string{},
 		keyOf:      map[string]string{},

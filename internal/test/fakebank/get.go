@@ -24,7 +24,7 @@ func (b *Bank) lookUp(r *http.Request, now time.Time) reply {
 	key := query.Get(lookUpParameter)
 	s := b.state(key)
 	s.gets++
-	step := b.plans.find(key, s.order.CreditorAccount).step(s.gets)
+	step := b.plan(s.order.CreditorAccount).step(s.gets)
 	switch {
 	case step.Say == SayHang:
 		return reply{answer: AnswerHang}

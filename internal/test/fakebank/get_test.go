@@ -34,7 +34,7 @@ func TestSteps(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, key := newDefaultClient(t), newKey()
-			c.Script(key, fakebank.Plan{Steps: []fakebank.Step{test.step}})
+			c.Default(fakebank.Plan{Steps: []fakebank.Step{test.step}})
 			if test.step.Say == fakebank.SayHang {
 				c.http.Timeout = 200 * time.Millisecond
 			}
@@ -60,7 +60,7 @@ func TestSteps(t *testing.T) {
 func TestAlternatingSteps(t *testing.T) {
 	t.Parallel()
 	c, key := newDefaultClient(t), newKey()
-	c.Script(key, fakebank.Plan{Steps: []fakebank.Step{
+	c.Default(fakebank.Plan{Steps: []fakebank.Step{
 		{}, {Say: fakebank.SayEmpty}, {}, {Status: fakebank.Rejected}, {Status: fakebank.Settled},
 	}})
 	c.send(key)

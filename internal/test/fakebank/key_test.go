@@ -37,7 +37,7 @@ func TestKeyPolicy(t *testing.T) {
 			t.Parallel()
 			rec, key := new(recorder), newKey()
 			c := newClient(t, rec, fakebank.Options{})
-			c.Script(key, fakebank.Plan{Key: test.policy, Attempts: []fakebank.Attempt{test.first}})
+			c.Default(fakebank.Plan{Key: test.policy, Attempts: []fakebank.Attempt{test.first}})
 			first, body := c.send(key), orderOf(key)
 			if test.other {
 				body = strings.Replace(body, "4731", "4732", 1)

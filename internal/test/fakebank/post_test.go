@@ -32,7 +32,7 @@ func TestAnswersBeforeReading(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, key := newDefaultClient(t), newKey()
-			c.Script(key, fakebank.Plan{Attempts: []fakebank.Attempt{attempt}})
+			c.Default(fakebank.Plan{Attempts: []fakebank.Attempt{attempt}})
 			g := c.send(key)
 			if g.status != attempt.BeforeStatus || g.header.Get("Retry-After") != attempt.RetryAfter {
 				t.Errorf("got %+v", g)
@@ -48,19 +48,6 @@ func TestAnswersBeforeReading(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestClosesBeforeReading(t *testing.T) {
-	t.Parallel()
-	c, key := newDefaultClient(t), newKey()
-	c.Script(key, fakebank.Plan{Attempts: []fakebank.Attempt{{Before: fakebank.BeforeRefuse}}})
-	if g := c.send(key); g.err == nil {
-		t.Errorf("got %+v", g)
-	}
-	if requests := c.Requests()[key]; requests.Posts != 1 {
-		t.Errorf("requests %+v", requests)
-	}
-	c.wantExecuted(0)
 }
 
 func TestWrongAnswers(t *testing.T) {
@@ -84,7 +71,7 @@ func TestWrongAnswers(t *testing.T) {
 		t.Run(string(answer), func(t *testing.T) {
 			t.Parallel()
 			c, key := newDefaultClient(t), newKey()
-			c.Script(key, fakebank.Plan{Attempts: []fakebank.Attempt{{Answer: answer}}})
+			c.Default(fakebank.Plan{Attempts: []fakebank.Attempt{{Answer: answer}}})
 			if g := c.send(key); g.err != nil || g.status != want.status || !strings.Contains(g.body, want.part) {
 				t.Errorf("got %d, %.300q, %v", g.status, g.body, g.err)
 			}
@@ -129,7 +116,7 @@ func TestIncompleteAnswers(t *testing.T) {
 		t.Run(string(answer), func(t *testing.T) {
 			t.Parallel()
 			c, key := newDefaultClient(t), newKey()
-			c.Script(key, fakebank.Plan{Rest: fakebank.Attempt{Answer: answer}})
+			c.Default(fakebank.Plan{Rest: fakebank.Attempt{Answer: answer}})
 			text, err := c.exchange(key)
 			if !strings.HasPrefix(text, want.head) || !errors.Is(err, want.err) {
 				t.Errorf("got %q, %v", text, err)
@@ -148,7 +135,7 @@ func TestIncompleteAnswers(t *testing.T) {
 func TestReject(t *testing.T) {
 	t.Parallel()
 	c, key := newDefaultClient(t), newKey()
-	c.Script(key, fakebank.Plan{
+	c.Default(fakebank.Plan{
 		Attempts: []fakebank.Attempt{{Reject: "insufficient_funds"}, {}, {Reject: "creditor_account_closed"}},
 	})
 	g := c.send(key)
@@ -168,7 +155,7 @@ func TestReject(t *testing.T) {
 func TestExecuteNever(t *testing.T) {
 	t.Parallel()
 	c, key := newDefaultClient(t), newKey()
-	c.Script(key, fakebank.Plan{Attempts: []fakebank.Attempt{{Execute: fakebank.ExecuteNever}}})
+	c.Default(fakebank.Plan{Attempts: []fakebank.Attempt{{Execute: fakebank.ExecuteNever}}})
 	if g := c.send(key); g.status != http.StatusCreated {
 		t.Errorf("got %+v", g)
 	}
@@ -184,7 +171,7 @@ func TestExecuteLate(t *testing.T) {
 	t.Run("after a not found", func(t *testing.T) {
 		t.Parallel()
 		c, key := newDefaultClient(t), newKey()
-		c.Script(key, fakebank.Plan{Attempts: []fakebank.Attempt{late}})
+		c.Default(fakebank.Plan{Attempts: []fakebank.Attempt{late}})
 		c.send(key)
 		c.clock.Advance(time.Hour - time.Nanosecond)
 		if words := c.statuses(key); words != "" {
@@ -201,7 +188,7 @@ func TestExecuteLate(t *testing.T) {
 	t.Run("after another send", func(t *testing.T) {
 		t.Parallel()
 		c, key := newDefaultClient(t), newKey()
-		c.Script(key, fakebank.Plan{Attempts: []fakebank.Attempt{late}})
+		c.Default(fakebank.Plan{Attempts: []fakebank.Attempt{late}})
 		c.send(key)
 		if g := c.send(key); g.status != http.StatusCreated {
 			t.Errorf("got %+v", g)
@@ -224,7 +211,7 @@ func TestHang(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, key := newDefaultClient(t), newKey()
-			c.Script(key, fakebank.Plan{Rest: test.attempt})
+			c.Default(fakebank.Plan{Rest: test.attempt})
 			c.http.Timeout = 200 * time.Millisecond
 			if g := c.send(key); !errors.Is(g.err, context.DeadlineExceeded) {
 				t.Errorf("got %+v", g)
@@ -245,16 +232,13 @@ func TestScriptCreditor(t *testing.T) {
 	c := newDefaultClient(t)
 	c.ScriptCreditor("cp-19", fakebank.Plan{Rest: fakebank.Attempt{Before: fakebank.BeforeRefuse}, StepsRest: fakebank.Step{HTTPStatus: 500}})
 	c.ScriptCreditor("cp-20", fakebank.Plan{Rest: fakebank.Attempt{Reject: "limit_exceeded"}})
-	key, scripted := newKey(), newKey()
-	c.Script(scripted, fakebank.Plan{})
-	if g := c.send(key); g.err == nil {
-		t.Errorf("got %+v", g)
+	key := newKey()
+	if g := c.send(key); g.err == nil || c.Requests()[key].Posts != 1 {
+		t.Errorf("got %+v, requests %+v", g, c.Requests())
 	}
+	c.wantExecuted(0)
 	if g := c.ask(key); g.status != http.StatusInternalServerError {
 		t.Errorf("got %+v", g)
-	}
-	if g := c.send(scripted); g.status != http.StatusCreated {
-		t.Errorf("the key's plan takes precedence: got %+v", g)
 	}
 	key = newKey()
 	if g := c.do(c.postRequest(key, strings.Replace(orderOf(key), "cp-19", "cp-20", 1))); g.code() != "limit_exceeded" {
