@@ -99,13 +99,16 @@ func (b *Bank) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHT
 
 // Start serves a free port on loopback until the bank is closed, and returns its
 // BANK_URL.
-func (b *Bank) Start(ctx context.Context) (url string, err error) {
+func (b *Bank) Start(ctx context.Context) (url string, err error) { return b.StartBehind(ctx, b) }
+
+// StartBehind is Start with a handler that passes requests on to the bank.
+func (b *Bank) StartBehind(ctx context.Context, handler http.Handler) (url string, err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("start the fake bank: %w", err)
 	}
 	server := &http.Server{
-		Handler: b, ReadHeaderTimeout: time.Minute,
+		Handler: handler, ReadHeaderTimeout: time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), // it would log every scripted fault
 	}
 	context.AfterFunc(b.open, func() { _ = server.Close() }) //nolint:contextcheck // the bank ends with Close, not with ctx
