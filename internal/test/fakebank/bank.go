@@ -69,7 +69,7 @@ func New(tb TB, now func() time.Time, options Options) *Bank {
 	b.mux.HandleFunc("POST "+transferPath, b.post)
 	b.mux.HandleFunc("GET "+transferPath, b.get)
 	b.mux.HandleFunc("GET /admin/ledger", b.adminLedger)
-	b.mux.HandleFunc("POST /admin/status", b.adminStatus)
+	b.mux.HandleFunc("POST /admin/status", func(w http.ResponseWriter, r *http.Request) { b.transmit(w, b.adminStatus(w, r)) })
 	if tb != nil {
 		tb.Cleanup(b.endTest)
 	}

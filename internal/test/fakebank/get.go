@@ -55,7 +55,7 @@ func (s *keyState) say(step Step, now time.Time) reply {
 	case SayEmpty:
 		list = nil
 	case SayTyped404:
-		return problemReply(http.StatusNotFound, CodeNotFound, "")
+		return problemReply(http.StatusNotFound, codeNotFound, "")
 	case SayPlain404:
 		return reply{status: http.StatusNotFound, contentType: typeHTML, body: []byte(htmlPage)}
 	case SayTwice:

@@ -119,7 +119,7 @@ const (
 	SayTruth Say = ""
 	// SayEmpty answers an empty list.
 	SayEmpty Say = "empty"
-	// SayTyped404 answers 404 as a problem with [CodeNotFound].
+	// SayTyped404 answers 404 as a problem with transfer_not_found.
 	SayTyped404 Say = "typed_404"
 	// SayPlain404 answers 404 as an HTML page.
 	SayPlain404 Say = "plain_404"
