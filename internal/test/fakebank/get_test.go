@@ -57,20 +57,6 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-func TestAlternatingSteps(t *testing.T) {
-	t.Parallel()
-	c, key := newDefaultClient(t), newKey()
-	c.Default(fakebank.Plan{Steps: []fakebank.Step{
-		{}, {Say: fakebank.SayEmpty}, {}, {Status: fakebank.Rejected}, {Status: fakebank.Settled},
-	}})
-	c.send(key)
-	for i, want := range []string{"ACSC", "", "ACSC", "RJCT", "ACSC"} {
-		if words := c.statuses(key); words != want {
-			t.Errorf("status request %d: %q, want %q", i, words, want)
-		}
-	}
-}
-
 func TestStatusChangesOverTime(t *testing.T) {
 	t.Parallel()
 	day := 24 * time.Hour
