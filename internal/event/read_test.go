@@ -148,6 +148,7 @@ func TestReadMessagesThatLackSomething(t *testing.T) {
 		{"second name only where the first is empty", `{"message":{"messageId":"","message_id":"2"}}`, settle.Delivery{Message: settle.Message{ID: "2"}}},
 		{"publish time that is none", `{"message":{"publishTime":"yesterday"}}`, settle.Delivery{}},
 		{"publish time that cannot be stored", `{"message":{"publishTime":"0001-01-01T00:00:00+10:00"}}`, settle.Delivery{}},
+		{"publish time after the last that can be stored", `{"message":{"publishTime":"9999-12-31T23:59:59-01:00"}}`, settle.Delivery{}},
 		{
 			"publish time of another zone", `{"message":{"publishTime":"2026-11-02T10:00:00+01:00"}}`,
 			settle.Delivery{Message: settle.Message{PublishTime: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}},
