@@ -215,7 +215,7 @@ func readPush(body []byte, e *cloudevent.Event) (d settle.Delivery, err error) {
 	if m := push.Message; m != nil {
 		d.Message.ID = cmp.Or(m.MessageID, m.MessageIDOld)
 		// A publish time that cannot be read or stored is unknown: no payout depends on it.
-		if published, err := time.Parse(time.RFC3339Nano, cmp.Or(m.PublishTime, m.PublishTimeOld)); err == nil && published.UTC().Year() > 0 {
+		if published, err := time.Parse(time.RFC3339Nano, cmp.Or(m.PublishTime, m.PublishTimeOld)); err == nil && published.UTC().Year() > 0 && published.UTC().Year() <= 9999 {
 			d.Message.PublishTime = published.UTC()
 		}
 		d.Message.OrderingKey = cmp.Or(m.OrderingKey, m.OrderingKeySnake)

@@ -148,6 +148,7 @@ func TestReadIncompleteMessages(t *testing.T) {
 		{"second name only where the first is empty", `{"message":{"messageId":"","message_id":"2"}}`, settle.Delivery{Message: settle.Message{ID: "2"}}},
 		{"invalid publish time", `{"message":{"publishTime":"yesterday"}}`, settle.Delivery{}},
 		{"publish time out of range", `{"message":{"publishTime":"0001-01-01T00:00:00+10:00"}}`, settle.Delivery{}},
+		{"publish time in the year 10000", `{"message":{"publishTime":"9999-12-31T23:59:59-01:00"}}`, settle.Delivery{}},
 		{
 			"publish time of another zone", `{"message":{"publishTime":"2026-11-02T10:00:00+01:00"}}`,
 			settle.Delivery{Message: settle.Message{PublishTime: time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)}},

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 	"github.com/settleonce/settleonce/internal/test/faultproxy"
@@ -28,19 +27,12 @@ type Gate struct {
 // NewGate serves the bank until the test ends.
 func NewGate(t testing.TB, b *fakebank.Bank) *Gate {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
+	g := &Gate{bank: b}
+	var err error
+	if g.URL, err = b.StartBehind(t.Context(), g); err != nil {
 		t.Fatal(err)
 	}
-	g := &Gate{URL: "http://" + listener.Addr().String(), bank: b}
-	server := &http.Server{Handler: g, ReadHeaderTimeout: time.Minute}
-	go func() { _ = server.Serve(listener) }() // ends with Close
-	t.Cleanup(func() {
-		b.Close()
-		if err := server.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(b.Close)
 	return g
 }
 

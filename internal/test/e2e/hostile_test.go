@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -278,6 +279,24 @@ func TestHostileHeaders(t *testing.T) {
 	runHostile(t, all)
 }
 
+// docs/message.md has the same table.
+func TestRequestsThatAreNoMessages(t *testing.T) {
+	t.Parallel()
+	var r requests
+	kept := func(name, body string) hostileRequest { return isKept(name, posted("", body), body) }
+	storage, largest := r.push(), strings.Repeat("x", settle.MaxQuarantineBytes)
+	runHostile(t, []hostileRequest{
+		kept("not an event", "hello"),
+		kept("empty body", ""),
+		isKept("an event of another type", posted(binaryEvent("Ce-Type", "google.cloud.storage.object.v1.finalized"), storage), storage),
+		kept("no message", `{"subscription":"s"}`),
+		kept("bad base64", `{"message":{"messageId":"2","data":"%%%"}}`),
+		kept("10 MiB, more than a message can have", largest),
+		isRejected("over 10 MiB, more than a row can hold", posted("", largest+"x"), 413),
+		isRejected("17 MiB", posted("", strings.Repeat("x", 17<<20)), 413),
+	})
+}
+
 // Attributes, IDs and all other members of a message but its data.
 func TestHostileAttributes(t *testing.T) {
 	t.Parallel()
@@ -411,56 +430,6 @@ func TestMethodsAndPaths(t *testing.T) {
 		isRefused("TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400),
 	)
 	runHostile(t, all)
-}
-
-// A payout settles from any topic, also from the dead-letter topic.
-// Other messages of a wrong topic are quarantined.
-func TestOtherTopicsAndSubscriptions(t *testing.T) {
-	t.Parallel()
-	db := newDatabase(t)
-	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
-	from := func(topic, subscription, body string) answer {
-		header := eventHeader.Clone()
-		header.Set("Ce-Source", "//pubsub.googleapis.com/projects/"+topic)
-		return f.post(t.Context(), header, strings.NewReader(strings.Replace(body, "projects/p/subscriptions/s", subscription, 1)))
-	}
-	deadLetter := strings.Replace(push("9", plain), `"data"`, `"attributes":{"CloudPubSubDeadLetterSourceDeliveryCount":"5",`+
-		`"CloudPubSubDeadLetterSourceSubscription":"s","CloudPubSubDeadLetterSourceTopicPublishTime":"2026-11-29T12:00:00Z"},"data"`, 1)
-	for _, test := range []struct{ name, topic, subscription, body, outcome, reason string }{
-		{"its own", "p/topics/payouts", "projects/p/subscriptions/s", push("1", plain), "applied", ""},
-		{"another topic", "p/topics/other", "projects/p/subscriptions/other", push("2", plain), "duplicate", ""},
-		{"another project", "elsewhere/topics/payouts", "projects/elsewhere/subscriptions/s", push("1", plain), "duplicate", ""},
-		{"the dead-letter topic", "p/topics/dead", "projects/p/subscriptions/dead", deadLetter, "duplicate", ""},
-		{"no topic name", "", "", push("1", plain), "duplicate", ""},
-		{"another payout by another topic", "p/topics/other", "x", push("1", strings.Replace(plain, "4731", "4732", 1)), "conflict", ""},
-		{"a tick for the reconciler", "p/topics/reconcile", "r", push("3", `{"run":"ReconcileBank"}`), "quarantined", "unknown_field"},
-		{"a tick of text", "p/topics/reconcile", "r", push("4", "run"), "quarantined", "not_json"},
-		{"the same message by another subscription", "p/topics/reconcile", "r2", push("4", "run"), "quarantined", "not_json"},
-	} {
-		if a := from(test.topic, test.subscription, test.body); a.Status != 200 || a.Outcome != test.outcome || a.Reason != test.reason {
-			t.Errorf("%s: %d %s, want %s %s", test.name, a.Status, a.Body, test.outcome, test.reason)
-		}
-	}
-	if all := db.snapshot(t); len(all.Movements) != 1 || len(all.Conflicts) != 1 || len(all.Quarantined) != 3 {
-		t.Errorf("stored %+v", all)
-	}
-}
-
-// The payouts topic is bound to the wrong function.
-func TestReconcilerDoesNotAcknowledgeAPayout(t *testing.T) {
-	t.Parallel()
-	db := newDatabase(t)
-	f := startFunction(t, append(db.env(emulatortest.Spanner(t).GRPC), "FUNCTION_TARGET=ReconcileBank")...)
-	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || !strings.Contains(a.Error, "bind the payouts topic to SettlePayout") {
-		t.Errorf("a payout: %d %s", a.Status, a.Body)
-	}
-	f.waitForLog(t, `"severity":"CRITICAL"`, 1)
-	if a := f.deliver(t.Context(), "2", `{"run":"ReconcileBank"}`); a.Status != 200 {
-		t.Errorf("a tick: %d %s", a.Status, a.Body)
-	}
-	if all := db.snapshot(t); len(all.Movements)+len(all.Quarantined) != 0 {
-		t.Errorf("stored %+v", all)
-	}
 }
 
 // The framework's server has no read timeout; without the function's own timeout these

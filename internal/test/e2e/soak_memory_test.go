@@ -132,10 +132,6 @@ func (w *watched) rest(t *testing.T, name string) atRest {
 // memories is the memory of the two functions.
 type memories [2]atRest
 
-func (m memories) String() string {
-	return fmt.Sprintf("%s %s, %s %s", m[0].name, m[0].memory, m[1].name, m[1].memory)
-}
-
 // after formats both memories beside the warm ones.
 func (m memories) after(warm memories) string {
 	var text []string

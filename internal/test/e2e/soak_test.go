@@ -47,7 +47,7 @@ func TestSoak(t *testing.T) {
 	stop := s.showProgress(t)
 	defer stop()
 	warm := s.deliverUntil(t, soakWarm)
-	s.say("warm after %d: %s", s.total.delivered(), warm)
+	s.say("warm after %d", s.total.delivered())
 	end := s.deliverUntil(t, 1)
 	stop()
 	end.compare(t, warm)

@@ -24,15 +24,15 @@ import (
 const dropLimit = 30 * time.Second
 
 var (
-	spanners shared[*emulator.Spanner]
-	pubsubs  shared[*emulator.PubSub]
+	spanner = sync.OnceValues(func() (*emulator.Spanner, error) { return emulator.StartSpanner(context.Background()) })
+	pubsub  = sync.OnceValues(func() (*emulator.PubSub, error) { return emulator.StartPubSub(context.Background()) })
 )
 
 // Spanner returns the Spanner emulator that the tests of this process share, or
 // fails the test. The caller must not close it.
 func Spanner(tb testing.TB) *emulator.Spanner {
 	tb.Helper()
-	s, err := spanners.get(tb.Context(), emulator.StartSpanner)
+	s, err := spanner()
 	if err != nil {
 		tb.Fatalf("get the shared emulator: %v", err)
 	}
@@ -65,31 +65,9 @@ func Database(tb testing.TB, statements []string) string {
 // that no other test uses.
 func PubSub(tb testing.TB) *emulator.PubSub {
 	tb.Helper()
-	p, err := pubsubs.get(tb.Context(), emulator.StartPubSub)
+	p, err := pubsub()
 	if err != nil {
 		tb.Fatalf("get the shared emulator: %v", err)
 	}
 	return p
-}
-
-// shared is an emulator that the first caller of get starts. If a start fails, the
-// next caller tries again; if the emulator has ended, the next caller replaces it.
-type shared[E interface{ Err() error }] struct {
-	mu      sync.Mutex
-	started bool
-	value   E
-}
-
-func (s *shared[E]) get(ctx context.Context, start func(context.Context, ...emulator.Option) (E, error)) (E, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.started && s.value.Err() == nil {
-		return s.value, nil
-	}
-	value, err := start(ctx)
-	if err != nil {
-		return value, err
-	}
-	s.value, s.started = value, true
-	return value, nil
 }

@@ -1,16 +1,12 @@
 package emulatortest
 
 import (
-	"context"
-	"errors"
 	"testing"
 
 	database "cloud.google.com/go/spanner/admin/database/apiv1"
 	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/settleonce/settleonce/emulator"
 )
 
 func TestSharedEmulators(t *testing.T) {
@@ -43,40 +39,5 @@ func TestDatabase(t *testing.T) {
 		if status.Code(err) != codes.NotFound {
 			t.Errorf("GetDatabase after the subtest = %v, want NOT_FOUND", err)
 		}
-	}
-}
-
-// fakeEmulator has the method that shared calls.
-type fakeEmulator struct{ err error }
-
-func (f *fakeEmulator) Err() error { return f.err }
-
-func TestShared(t *testing.T) {
-	t.Parallel()
-	var (
-		s      shared[*fakeEmulator]
-		starts int
-		fail   = errors.New("no emulator")
-	)
-	get := func() (*fakeEmulator, error) {
-		return s.get(t.Context(), func(context.Context, ...emulator.Option) (*fakeEmulator, error) {
-			starts++
-			return &fakeEmulator{}, fail
-		})
-	}
-	if _, err := get(); !errors.Is(err, fail) {
-		t.Fatalf("get = %v, want the start's error", err)
-	}
-	fail = nil
-	first, err := get()
-	if err != nil {
-		t.Fatalf("get after a failed start = %v", err)
-	}
-	if again, _ := get(); again != first || starts != 2 {
-		t.Errorf("get = another emulator, or %d starts, want the same and 2", starts)
-	}
-	first.err = errors.New("ended")
-	if again, _ := get(); again == first || starts != 3 {
-		t.Errorf("get = the ended emulator, or %d starts, want a new one and 3", starts)
 	}
 }

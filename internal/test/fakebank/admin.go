@@ -33,11 +33,7 @@ func (b *Bank) adminLedger(w http.ResponseWriter, r *http.Request) {
 	b.transmit(w, reply{status: http.StatusOK, contentType: typeJSON, body: encode(all)})
 }
 
-func (b *Bank) adminStatus(w http.ResponseWriter, r *http.Request) {
-	b.transmit(w, b.changeStatus(w, r))
-}
-
-func (b *Bank) changeStatus(w http.ResponseWriter, r *http.Request) reply {
+func (b *Bank) adminStatus(w http.ResponseWriter, r *http.Request) reply {
 	if !b.authorized(r.Header) {
 		return problemReply(http.StatusUnauthorized, "", "")
 	}
@@ -50,7 +46,7 @@ func (b *Bank) changeStatus(w http.ResponseWriter, r *http.Request) reply {
 		return problemReply(http.StatusBadRequest, "", "expected client_reference and status")
 	}
 	if err := b.Settle(change.Key, change.Status); err != nil {
-		return problemReply(http.StatusNotFound, CodeNotFound, "")
+		return problemReply(http.StatusNotFound, codeNotFound, "")
 	}
 	return reply{status: http.StatusNoContent}
 }

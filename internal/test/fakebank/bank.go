@@ -42,7 +42,8 @@ type Bank struct {
 
 	mu         sync.Mutex
 	tb         TB // nil without one, and after the test
-	plans      plans
+	byCreditor map[string]Plan
+	rest       Plan
 	keys       map[string]*keyState
 	transfers  []*transfer
 	late       []*lateExecution
@@ -57,7 +58,7 @@ type Bank struct {
 func New(tb TB, now func() time.Time, options Options) *Bank {
 	b := &Bank{
 		options: options, now: now, tb: tb,
-		plans:      plans{byKey: map[string]Plan{}, byCreditor: map[string]Plan{}},
+		byCreditor: map[string]Plan{},
 		keys:       map[string]*keyState{},
 		expected:   map[string]string{},
 		keyOf:      map[string]string{},
@@ -68,7 +69,7 @@ func New(tb TB, now func() time.Time, options Options) *Bank {
 	b.mux.HandleFunc("POST "+transferPath, b.post)
 	b.mux.HandleFunc("GET "+transferPath, b.get)
 	b.mux.HandleFunc("GET /admin/ledger", b.adminLedger)
-	b.mux.HandleFunc("POST /admin/status", b.adminStatus)
+	b.mux.HandleFunc("POST /admin/status", func(w http.ResponseWriter, r *http.Request) { b.transmit(w, b.adminStatus(w, r)) })
 	if tb != nil {
 		tb.Cleanup(b.endTest)
 	}
@@ -98,13 +99,16 @@ func (b *Bank) ServeHTTP(w http.ResponseWriter, r *http.Request) { b.mux.ServeHT
 
 // Start serves a free port on loopback until the bank is closed, and returns its
 // BANK_URL.
-func (b *Bank) Start(ctx context.Context) (url string, err error) {
+func (b *Bank) Start(ctx context.Context) (url string, err error) { return b.StartBehind(ctx, b) }
+
+// StartBehind is Start with a handler that passes requests on to the bank.
+func (b *Bank) StartBehind(ctx context.Context, handler http.Handler) (url string, err error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("start the fake bank: %w", err)
 	}
 	server := &http.Server{
-		Handler: b, ReadHeaderTimeout: time.Minute,
+		Handler: handler, ReadHeaderTimeout: time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0), // it would log every scripted fault
 	}
 	context.AfterFunc(b.open, func() { _ = server.Close() }) //nolint:contextcheck // the bank ends with Close, not with ctx

@@ -30,8 +30,8 @@
 //
 // A [Plan] scripts the faults of a transfer: one [Attempt] for each send, one
 // [Step] for each status request, and the treatment of known keys. The zero Plan
-// is a bank without faults. The bank looks for a plan by key ([Bank.Script]), then
-// by creditor account ([Bank.ScriptCreditor]), then takes [Bank.Default].
+// is a bank without faults. The bank takes the plan of the creditor account
+// ([Bank.ScriptCreditor]), or else [Bank.Default].
 //
 // # Time
 //

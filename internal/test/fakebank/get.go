@@ -24,7 +24,7 @@ func (b *Bank) lookUp(r *http.Request, now time.Time) reply {
 	key := query.Get(lookUpParameter)
 	s := b.state(key)
 	s.gets++
-	step := b.plans.find(key, s.order.CreditorAccount).step(s.gets)
+	step := b.plan(s.order.CreditorAccount).step(s.gets)
 	switch {
 	case step.Say == SayHang:
 		return reply{answer: AnswerHang}
@@ -55,7 +55,7 @@ func (s *keyState) say(step Step, now time.Time) reply {
 	case SayEmpty:
 		list = nil
 	case SayTyped404:
-		return problemReply(http.StatusNotFound, CodeNotFound, "")
+		return problemReply(http.StatusNotFound, codeNotFound, "")
 	case SayPlain404:
 		return reply{status: http.StatusNotFound, contentType: typeHTML, body: []byte(htmlPage)}
 	case SayTwice:

@@ -8,7 +8,7 @@ import (
 
 // KeyPolicy is a bank's treatment of known idempotency keys. The zero value
 // replays successes, keeps no failure and forgets no key. Every policy answers
-// another body under a known key with 422 and [CodeOtherBody].
+// another body under a known key with 422 and idempotency_key_reused.
 type KeyPolicy struct {
 	// Same is the answer to a known key with the same body.
 	Same SameKey
@@ -26,11 +26,11 @@ const (
 	// SameReplay answers 200, the first answer's body and Idempotent-Replayed. The
 	// zero value.
 	SameReplay SameKey = ""
-	// SameExists answers 409 with [CodeExists].
+	// SameExists answers 409 with already_exists.
 	SameExists SameKey = "exists"
-	// SameInProgress answers 409 with [CodeInProgress], for ever.
+	// SameInProgress answers 409 with request_in_progress, for ever.
 	SameInProgress SameKey = "in_progress"
-	// SameDuplicate answers 400 with [CodeDuplicate].
+	// SameDuplicate answers 400 with duplicate_request.
 	SameDuplicate SameKey = "duplicate"
 )
 
@@ -43,7 +43,7 @@ const (
 	After5xxForgotten After5xx = ""
 	// After5xxCached repeats the 5xx for the key's lifetime, executed or not.
 	After5xxCached After5xx = "cached"
-	// After5xxLocked answers 409 with [CodeLocked], executed or not.
+	// After5xxLocked answers 409 with idempotency_key_locked, executed or not.
 	After5xxLocked After5xx = "locked"
 )
 
@@ -69,17 +69,17 @@ func (s *keyState) remembered(now time.Time) *keyRecord {
 func (k *keyRecord) answer(body []byte, same SameKey, answer Answer) reply {
 	switch {
 	case !bytes.Equal(k.body, body):
-		return problemReply(http.StatusUnprocessableEntity, CodeOtherBody, "")
+		return problemReply(http.StatusUnprocessableEntity, "idempotency_key_reused", "")
 	case k.failed != nil:
 		return *k.failed
 	}
 	switch same {
 	case SameExists:
-		return problemReply(http.StatusConflict, CodeExists, "")
+		return problemReply(http.StatusConflict, "already_exists", "")
 	case SameInProgress:
-		return problemReply(http.StatusConflict, CodeInProgress, "")
+		return problemReply(http.StatusConflict, "request_in_progress", "")
 	case SameDuplicate:
-		return problemReply(http.StatusBadRequest, CodeDuplicate, "")
+		return problemReply(http.StatusBadRequest, "duplicate_request", "")
 	case SameReplay:
 	}
 	return reply{
@@ -96,7 +96,7 @@ func (b *Bank) failed(s *keyState, x send, now time.Time) {
 		return
 	case After5xxCached:
 	case After5xxLocked:
-		answer = problemReply(http.StatusConflict, CodeLocked, "")
+		answer = problemReply(http.StatusConflict, "idempotency_key_locked", "")
 	}
 	if s.record == nil {
 		s.record = x.record(x.answered(s), now)

@@ -22,22 +22,22 @@ func TestKeyPolicy(t *testing.T) {
 		executed int
 	}{
 		"replay":             {status: 200, executed: 1},
-		"exists":             {policy: fakebank.KeyPolicy{Same: fakebank.SameExists}, status: 409, code: fakebank.CodeExists, executed: 1},
-		"in progress":        {policy: fakebank.KeyPolicy{Same: fakebank.SameInProgress}, status: 409, code: fakebank.CodeInProgress, executed: 1},
-		"duplicate":          {policy: fakebank.KeyPolicy{Same: fakebank.SameDuplicate}, status: 400, code: fakebank.CodeDuplicate, executed: 1},
-		"other body":         {other: true, status: 422, code: fakebank.CodeOtherBody, executed: 1},
+		"exists":             {policy: fakebank.KeyPolicy{Same: fakebank.SameExists}, status: 409, code: "already_exists", executed: 1},
+		"in progress":        {policy: fakebank.KeyPolicy{Same: fakebank.SameInProgress}, status: 409, code: "request_in_progress", executed: 1},
+		"duplicate":          {policy: fakebank.KeyPolicy{Same: fakebank.SameDuplicate}, status: 400, code: "duplicate_request", executed: 1},
+		"other body":         {other: true, status: 422, code: "idempotency_key_reused", executed: 1},
 		"500, executed":      {first: failed, status: 200, executed: 1},
 		"500, not executed":  {first: notExecuted, status: 201, executed: 1},
 		"cached 500":         {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxCached}, first: failed, status: 500, code: "http_500", executed: 1},
 		"cached 500, not ex": {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxCached}, first: notExecuted, status: 500, code: "http_500"},
-		"locked":             {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxLocked}, first: failed, status: 409, code: fakebank.CodeLocked, executed: 1},
-		"locked, not ex":     {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxLocked}, first: notExecuted, status: 409, code: fakebank.CodeLocked},
+		"locked":             {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxLocked}, first: failed, status: 409, code: "idempotency_key_locked", executed: 1},
+		"locked, not ex":     {policy: fakebank.KeyPolicy{After5xx: fakebank.After5xxLocked}, first: notExecuted, status: 409, code: "idempotency_key_locked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rec, key := new(recorder), newKey()
 			c := newClient(t, rec, fakebank.Options{})
-			c.Script(key, fakebank.Plan{Key: test.policy, Attempts: []fakebank.Attempt{test.first}})
+			c.Default(fakebank.Plan{Key: test.policy, Attempts: []fakebank.Attempt{test.first}})
 			first, body := c.send(key), orderOf(key)
 			if test.other {
 				body = strings.Replace(body, "4731", "4732", 1)

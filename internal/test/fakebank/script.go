@@ -2,8 +2,8 @@ package fakebank
 
 import "time"
 
-// Plan scripts the faults of one key, of one creditor account, or of everything
-// without a plan of its own. The zero value is a bank without faults: it executes
+// Plan scripts the faults of one creditor account, or of everything without a plan of
+// its own. The zero value is a bank without faults: it executes
 // at once, answers [Accepted], reports [Settled], replays, and forgets no key.
 type Plan struct {
 	// Attempts are the sends of a key in order; later sends follow Rest.
@@ -75,8 +75,7 @@ type Before string
 const (
 	// BeforeNothing goes on. The zero value.
 	BeforeNothing Before = ""
-	// BeforeRefuse closes the connection. Unless the plan is that of a creditor
-	// account, the bank does not read the body first.
+	// BeforeRefuse closes the connection.
 	BeforeRefuse Before = "refuse"
 	// BeforeHang reads the body and does not answer until the client closes the
 	// connection, or [Bank.Close].
@@ -120,7 +119,7 @@ const (
 	SayTruth Say = ""
 	// SayEmpty answers an empty list.
 	SayEmpty Say = "empty"
-	// SayTyped404 answers 404 as a problem with [CodeNotFound].
+	// SayTyped404 answers 404 as a problem with transfer_not_found.
 	SayTyped404 Say = "typed_404"
 	// SayPlain404 answers 404 as an HTML page.
 	SayPlain404 Say = "plain_404"
@@ -146,35 +145,22 @@ func (p Plan) step(n int) Step {
 	return p.StepsRest
 }
 
-type plans struct {
-	byKey, byCreditor map[string]Plan
-	rest              Plan
-}
-
-// find returns the plan of a key. The creditor account is empty until a body with
-// the key has arrived.
-func (p *plans) find(key, creditor string) Plan {
-	if plan, ok := p.byKey[key]; ok {
+// plan returns the plan of a creditor account, which is empty until a body with the key
+// has arrived.
+func (b *Bank) plan(creditor string) Plan {
+	if plan, ok := b.byCreditor[creditor]; ok {
 		return plan
 	}
-	if plan, ok := p.byCreditor[creditor]; ok {
-		return plan
-	}
-	return p.rest
+	return b.rest
 }
 
-// Script sets the plan of a key. Sends and status requests keep their numbers.
-func (b *Bank) Script(key string, plan Plan) {
-	b.locked(func(time.Time) { b.plans.byKey[key] = plan })
-}
-
-// ScriptCreditor sets the plan of a creditor account, for keys without one. The
-// bank reads the body of a send before it knows the account.
+// ScriptCreditor sets the plan of a creditor account. Sends and status requests keep
+// their numbers.
 func (b *Bank) ScriptCreditor(account string, plan Plan) {
-	b.locked(func(time.Time) { b.plans.byCreditor[account] = plan })
+	b.locked(func(time.Time) { b.byCreditor[account] = plan })
 }
 
 // Default sets the plan of everything without a plan of its own.
 func (b *Bank) Default(plan Plan) {
-	b.locked(func(time.Time) { b.plans.rest = plan })
+	b.locked(func(time.Time) { b.rest = plan })
 }

@@ -88,31 +88,27 @@ func TestExpectAfterTheExecution(t *testing.T) {
 
 func TestLateSecondExecutionFailsTheEndOfTheTest(t *testing.T) {
 	t.Parallel()
-	rec := new(recorder)
-	c := newClient(t, rec, fakebank.Options{})
-	one, two := newKey(), newKey()
-	c.Script(two, fakebank.Plan{Rest: fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 100 * time.Hour}})
-	c.Expect("stl-1", one)
-	c.send(one)
-	c.send(two)
-	if f := rec.failures(); len(f) != 0 {
-		t.Errorf("failures %q", f)
-	}
-	c.Expect("stl-2", two)
-	rec.end()
-	if f := rec.failures(); len(f) != 0 {
-		t.Errorf("failures %q", f)
-	}
-	c.wantExecuted(2)
-
-	rec = new(recorder)
-	c = newClient(t, rec, fakebank.Options{SettlementOf: func(fakebank.Transfer) string { return "stl-1" }})
-	c.Script(two, fakebank.Plan{Rest: fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 100 * time.Hour}})
-	c.send(one)
-	c.send(two)
-	rec.end()
-	if f := rec.failures(); len(f) != 2 {
-		t.Errorf("failures %q", f)
+	for name, same := range map[string]bool{"two settlements": false, "one settlement": true} {
+		rec := new(recorder)
+		c := newClient(t, rec, fakebank.Options{SettlementOf: func(tr fakebank.Transfer) string {
+			if same {
+				return "stl-1"
+			}
+			return tr.CreditorAccount
+		}})
+		c.ScriptCreditor("cp-20", fakebank.Plan{Rest: fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 100 * time.Hour}})
+		late := newKey()
+		c.send(newKey())
+		c.do(c.postRequest(late, strings.Replace(orderOf(late), "cp-19", "cp-20", 1)))
+		c.wantExecuted(1)
+		if f := rec.failures(); len(f) != 0 {
+			t.Errorf("%s: failures %q", name, f)
+		}
+		rec.end()
+		if f := rec.failures(); (len(f) == 2) != same || len(f)%2 != 0 {
+			t.Errorf("%s: failures %q at the end", name, f)
+		}
+		c.wantExecuted(2)
 	}
 }
 

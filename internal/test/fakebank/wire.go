@@ -66,30 +66,13 @@ type problem struct {
 	Detail string `json:"detail,omitzero"`
 }
 
-// Codes of problems that the bank answers without a script.
-const (
-	// CodeNotFound is the code of the typed 404: no transfer has the key.
-	CodeNotFound = "transfer_not_found"
-	// CodeExists reports a known key whose transfer exists.
-	CodeExists = "already_exists"
-	// CodeInProgress reports that the first request with the key has not ended.
-	CodeInProgress = "request_in_progress"
-	// CodeLocked reports a key that is locked because its first request failed.
-	CodeLocked = "idempotency_key_locked"
-	// CodeDuplicate reports a duplicate request.
-	CodeDuplicate = "duplicate_request"
-	// CodeOtherBody reports a known key with another body.
-	CodeOtherBody = "idempotency_key_reused"
-	// CodeUnauthorized reports a missing or wrong token.
-	CodeUnauthorized = "unauthorized"
-	// CodeInvalid reports a request that violates the contract.
-	CodeInvalid = "invalid_request"
-)
+// codeNotFound is the code of the typed 404: no transfer has the key.
+const codeNotFound = "transfer_not_found"
 
 // defaultCodes are the codes of scripted statuses.
 var defaultCodes = map[int]string{
-	http.StatusBadRequest:      CodeInvalid,
-	http.StatusUnauthorized:    CodeUnauthorized,
+	http.StatusBadRequest:      "invalid_request",
+	http.StatusUnauthorized:    "unauthorized",
 	http.StatusForbidden:       "forbidden",
 	http.StatusRequestTimeout:  "request_timeout",
 	http.StatusTooEarly:        "too_early",

@@ -17,10 +17,9 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/emptypb"
 )
 
 // Stage is how far an RPC has come.
@@ -55,12 +54,12 @@ func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
 		return nil, fmt.Errorf("start fault proxy: %w", err)
 	}
 	conn, err := grpc.NewClient("passthrough:///"+upstream, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start fault proxy: %w", err), listener.Close())
 	}
 	p := &Proxy{Addr: listener.Addr().String(), upstream: conn}
-	p.server = grpc.NewServer(grpc.ForceServerCodecV2(raw{}), grpc.MaxRecvMsgSize(maxMessage),
+	p.server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
 		grpc.UnknownServiceHandler(func(_ any, down grpc.ServerStream) error { return p.relay(down, hook) })) //nolint:contextcheck // the stream has its own
 	go func() { _ = p.server.Serve(listener) }() // ends with Close
 	return p, nil
@@ -74,6 +73,10 @@ func (p *Proxy) Close() error {
 
 const maxMessage = 100 << 20
 
+// message is any message of any RPC: an Empty keeps all fields of the message that it is
+// decoded from as unknown fields, and encodes them again.
+type message = emptypb.Empty
+
 var errCut = status.Error(codes.Unavailable, "cut off by the fault proxy")
 
 // relay forwards one RPC, unary or streaming.
@@ -84,7 +87,7 @@ func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
 		ctx = metadata.NewOutgoingContext(ctx, md.Copy())
 	}
-	var request frame
+	var request message
 	if err := down.RecvMsg(&request); err != nil {
 		return err
 	}
@@ -98,29 +101,16 @@ func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
 	if err := up.SendMsg(&request); err != nil {
 		return err
 	}
-	go relayRequests(down, up)
-	return relayAnswers(down, up, func() bool { return hook(path.Base(method), Answered) })
-}
-
-// relayRequests forwards the requests after the first, and their end. Spanner has no RPC
-// with several requests, but each has an end.
-func relayRequests(down grpc.ServerStream, up grpc.ClientStream) {
-	for {
-		var next frame
-		if err := down.RecvMsg(&next); err != nil {
-			_ = up.CloseSend()
-			return
-		}
-		if err := up.SendMsg(&next); err != nil {
-			return // relayAnswers returns the error
-		}
+	if err := up.CloseSend(); err != nil { // no RPC of Spanner or of a publisher has a second request
+		return err
 	}
+	return relayAnswers(down, up, func() bool { return hook(path.Base(method), Answered) })
 }
 
 func relayAnswers(down grpc.ServerStream, up grpc.ClientStream, answered func() bool) error {
 	defer func() { down.SetTrailer(up.Trailer()) }()
 	for first := true; ; first = false {
-		var answer frame
+		var answer message
 		err := up.RecvMsg(&answer)
 		if first && !answered() {
 			return errCut
@@ -136,33 +126,3 @@ func relayAnswers(down grpc.ServerStream, up grpc.ClientStream, answered func() 
 		}
 	}
 }
-
-// frame is an encoded message.
-type frame struct{ bytes []byte }
-
-// raw is the codec of frames.
-type raw struct{}
-
-var _ encoding.CodecV2 = raw{}
-
-// Marshal implements encoding.CodecV2.
-func (raw) Marshal(v any) (mem.BufferSlice, error) {
-	f, ok := v.(*frame)
-	if !ok {
-		return nil, fmt.Errorf("marshal %T: not a frame", v)
-	}
-	return mem.BufferSlice{mem.SliceBuffer(f.bytes)}, nil
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (raw) Unmarshal(data mem.BufferSlice, v any) error {
-	f, ok := v.(*frame)
-	if !ok {
-		return fmt.Errorf("unmarshal %T: not a frame", v)
-	}
-	f.bytes = data.Materialize()
-	return nil
-}
-
-// Name implements encoding.CodecV2. The frames hold protocol buffers.
-func (raw) Name() string { return "proto" }

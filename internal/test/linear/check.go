@@ -72,26 +72,20 @@ func (h *History) of(settlementID string) []Operation {
 	return operations
 }
 
-// forPorcupine converts the operations. One with an unknown outcome ends after all
-// others.
+// forPorcupine converts the operations, each with a lane of its own in the drawing. One
+// with an unknown outcome ends after all others.
 func forPorcupine(operations []Operation) []porcupine.Operation {
 	never := int64(1)
 	for _, o := range operations {
 		never = max(never, o.began+1, o.ended+1)
 	}
 	history := make([]porcupine.Operation, len(operations))
-	var lanes []int64 // of the drawing: when the last operation of each lane ends
 	for i, o := range operations {
 		end := o.ended
 		if !o.response.known {
 			end = never
 		}
-		lane := slices.IndexFunc(lanes, func(end int64) bool { return end < o.began })
-		if lane < 0 {
-			lane, lanes = len(lanes), append(lanes, 0)
-		}
-		lanes[lane] = end
-		history[i] = porcupine.Operation{ClientId: lane, Input: o.request, Call: o.began, Output: o.response, Return: end}
+		history[i] = porcupine.Operation{ClientId: i, Input: o.request, Call: o.began, Output: o.response, Return: end}
 	}
 	return history
 }

@@ -7,7 +7,6 @@ package memstore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -27,15 +26,20 @@ import (
 type Store struct {
 	now func() time.Time
 
-	mu           sync.Mutex
-	lastCommit   time.Time
-	movements    map[string]settle.Movement
-	receipts     map[string]spannerstore.ReceiptRow
-	instructions map[string]transfer.Instruction
-	reversals    map[string]spannerstore.ReversalRow
-	events       map[string][]spannerstore.EventRow // by settlement, in the order of their versions
-	conflicts    map[string]map[payout.Hash]spannerstore.ConflictRow
-	quarantined  map[string]spannerstore.QuarantineRow
+	mu          sync.Mutex
+	lastCommit  time.Time
+	settlements map[string]*rows
+	quarantined map[string]spannerstore.QuarantineRow
+}
+
+// rows are the rows of one settlement. Its events are in the order of their versions.
+type rows struct {
+	movement    settle.Movement
+	receipt     *spannerstore.ReceiptRow // nil: expired
+	instruction *transfer.Instruction
+	reversals   []spannerstore.ReversalRow
+	events      []spannerstore.EventRow
+	conflicts   map[payout.Hash]spannerstore.ConflictRow
 }
 
 var _ settle.Store = (*Store)(nil)
@@ -43,16 +47,7 @@ var _ settle.Store = (*Store)(nil)
 // New returns an empty store. Commit timestamps come from now; where it does not
 // advance, each is a microsecond after the last.
 func New(now func() time.Time) *Store {
-	return &Store{
-		now:          now,
-		movements:    map[string]settle.Movement{},
-		receipts:     map[string]spannerstore.ReceiptRow{},
-		instructions: map[string]transfer.Instruction{},
-		reversals:    map[string]spannerstore.ReversalRow{},
-		events:       map[string][]spannerstore.EventRow{},
-		conflicts:    map[string]map[payout.Hash]spannerstore.ConflictRow{},
-		quarantined:  map[string]spannerstore.QuarantineRow{},
-	}
+	return &Store{now: now, settlements: map[string]*rows{}, quarantined: map[string]spannerstore.QuarantineRow{}}
 }
 
 // commitTime returns a commit timestamp later than all before it.
@@ -72,7 +67,8 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	judgement, err := settle.Judge(s.stored(st), st)
+	known := s.settlements[st.Payout.SettlementID]
+	judgement, err := settle.Judge(known.stored(st.Hash), st)
 	if err != nil {
 		return settle.Result{}, err
 	}
@@ -82,25 +78,23 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 			return settle.Result{}, err
 		}
 	case settle.ActionRecordConflict:
-		s.recordConflict(judgement.Result.Fields, st)
+		s.recordConflict(known, judgement.Result.Fields, st)
 	case settle.ActionNone:
 	}
 	return judgement.Result, nil
 }
 
-func (s *Store) stored(st settle.Settlement) settle.Stored {
-	id := st.Payout.SettlementID
-	movement, known := s.movements[id]
-	if !known {
+func (r *rows) stored(hash payout.Hash) settle.Stored {
+	if r == nil {
 		return settle.Stored{}
 	}
-	stored := settle.Stored{
-		Movement:           &movement,
-		Instruction:        s.instructions[id].State,
-		ConflictDeliveryID: s.conflicts[id][st.Hash].LastDeliveryID,
+	movement := r.movement
+	stored := settle.Stored{Movement: &movement, ConflictDeliveryID: r.conflicts[hash].LastDeliveryID}
+	if r.instruction != nil {
+		stored.Instruction = r.instruction.State
 	}
-	if receipt, kept := s.receipts[id]; kept {
-		stored.Receipt = &settle.Receipt{PayloadHash: receipt.PayloadHash, DeliveryID: receipt.DeliveryID}
+	if r.receipt != nil {
+		stored.Receipt = &settle.Receipt{PayloadHash: r.receipt.PayloadHash, DeliveryID: r.receipt.DeliveryID}
 	}
 	return stored
 }
@@ -112,28 +106,32 @@ func (s *Store) insert(st settle.Settlement) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("encode metadata: %w", err)
 	}
 	commit := s.commitTime()
-	expireFrom := &commit
-	if in := st.Instruction; in != nil {
-		expireFrom = nil
-		created := *in
+	r := &rows{
+		movement: settle.Movement{
+			SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
+			CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: commit,
+		},
+		receipt: &spannerstore.ReceiptRow{
+			SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
+			MessageID: st.Message.ID, PublishTime: known(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit, ExpireFrom: &commit,
+		},
+		conflicts: map[payout.Hash]spannerstore.ConflictRow{},
+	}
+	if st.Instruction != nil {
+		r.receipt.ExpireFrom = nil
+		created := *st.Instruction
 		created.CreatedAt = commit
-		s.instructions[p.SettlementID] = created
-		s.recordEvent(created, transfer.Event{To: created.State, Cause: transfer.CauseCreated}, commit)
+		r.instruction = &created
+		r.recordEvent(transfer.Event{To: created.State, Cause: transfer.CauseCreated}, commit)
 	}
-	s.movements[p.SettlementID] = settle.Movement{
-		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
-		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: commit,
-	}
-	s.receipts[p.SettlementID] = spannerstore.ReceiptRow{
-		SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
-		MessageID: st.Message.ID, PublishTime: known(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit, ExpireFrom: expireFrom,
-	}
+	s.settlements[p.SettlementID] = r
 	return commit, nil
 }
 
-func (s *Store) recordEvent(in transfer.Instruction, e transfer.Event, commit time.Time) {
-	id := in.SettlementID
-	s.events[id] = append(s.events[id], spannerstore.EventRow{SettlementID: id, Version: in.Version, Event: e, RecordedAt: commit})
+func (r *rows) recordEvent(e transfer.Event, commit time.Time) {
+	r.events = append(r.events, spannerstore.EventRow{
+		SettlementID: r.movement.SettlementID, Version: r.instruction.Version, Event: e, RecordedAt: commit,
+	})
 }
 
 // Change implements settle.Store.
@@ -143,11 +141,11 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	in, ok := s.instructions[id]
-	if !ok {
+	r := s.settlements[id]
+	if r == nil || r.instruction == nil {
 		return transfer.Change{}, transfer.ErrNoInstruction
 	}
-	change, err := decide(in)
+	change, err := decide(*r.instruction)
 	if err != nil || !change.Write {
 		return change, err
 	}
@@ -156,16 +154,16 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 		change.Next.Superseded = slices.Clone(change.Next.Superseded)
 		change.Next.Superseded[len(change.Next.Superseded)-1].At = commit
 	}
-	s.instructions[id] = change.Next
-	if change.Event != nil {
-		s.recordEvent(change.Next, *change.Event, commit)
-	}
 	if change.Reverse {
-		s.reversals[id] = spannerstore.ReversalRow{SettlementID: id, AmountCents: in.Transfer.AmountCents, Reason: string(change.Next.State), RecordedAt: commit}
+		amount := r.instruction.Transfer.AmountCents
+		r.reversals = []spannerstore.ReversalRow{{SettlementID: id, AmountCents: amount, Reason: string(change.Next.State), RecordedAt: commit}}
 	}
-	if receipt, kept := s.receipts[id]; kept && change.Settled {
-		receipt.ExpireFrom = &commit
-		s.receipts[id] = receipt
+	r.instruction = &change.Next
+	if change.Event != nil {
+		r.recordEvent(*change.Event, commit)
+	}
+	if r.receipt != nil && change.Settled {
+		r.receipt.ExpireFrom = &commit
 	}
 	return change, nil
 }
@@ -178,7 +176,11 @@ func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b transfer.Backlog
-	for _, in := range s.instructions {
+	for _, r := range s.settlements {
+		in := r.instruction
+		if in == nil {
+			continue
+		}
 		if in.State == transfer.StateUncertain {
 			since := in.CreatedAt
 			if n := len(in.Superseded); n > 0 {
@@ -202,22 +204,18 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func (s *Store) recordConflict(fields []string, st settle.Settlement) {
-	id := st.Payout.SettlementID
-	if s.conflicts[id] == nil {
-		s.conflicts[id] = map[payout.Hash]spannerstore.ConflictRow{}
-	}
+func (s *Store) recordConflict(r *rows, fields []string, st settle.Settlement) {
 	commit := s.commitTime()
-	conflict, again := s.conflicts[id][st.Hash]
+	conflict, again := r.conflicts[st.Hash]
 	if !again {
 		conflict = spannerstore.ConflictRow{
-			SettlementID: id, PayloadHash: st.Hash, Fields: fields,
+			SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash, Fields: fields,
 			Payload: bytes.Clone(st.Message.Data), MessageID: st.Message.ID, FirstSeenAt: commit,
 		}
 	}
 	conflict.Deliveries++
 	conflict.LastDeliveryID, conflict.LastSeenAt = st.DeliveryID, commit
-	s.conflicts[id][st.Hash] = conflict
+	r.conflicts[st.Hash] = conflict
 }
 
 // Quarantine implements settle.Store.
@@ -257,8 +255,9 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, er
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ids []string
-	for _, id := range slices.Sorted(maps.Keys(s.instructions)) {
-		if next := s.instructions[id].NextCheckAt; !next.IsZero() && !next.After(now) && len(ids) < limit {
+	for _, id := range slices.Sorted(maps.Keys(s.settlements)) {
+		in := s.settlements[id].instruction
+		if in != nil && !in.NextCheckAt.IsZero() && !in.NextCheckAt.After(now) && len(ids) < limit {
 			ids = append(ids, id)
 		}
 	}
@@ -269,58 +268,49 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, er
 func (s *Store) DeleteReceipt(settlementID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.receipts, settlementID)
+	if r := s.settlements[settlementID]; r != nil {
+		r.receipt = nil
+	}
 }
 
 // Snapshot returns all rows.
 func (s *Store) Snapshot() audit.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := audit.Snapshot{
-		Movements:    sorted(s.movements, func(a, b settle.Movement) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Receipts:     sorted(s.receipts, func(a, b spannerstore.ReceiptRow) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Reversals:    sorted(s.reversals, func(a, b spannerstore.ReversalRow) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Instructions: sorted(s.instructions, func(a, b transfer.Instruction) int { return cmp.Compare(a.SettlementID, b.SettlementID) }),
-		Quarantined:  sorted(s.quarantined, func(a, b spannerstore.QuarantineRow) int { return cmp.Compare(a.Identity, b.Identity) }),
+	var all audit.Snapshot
+	for _, id := range slices.Sorted(maps.Keys(s.settlements)) {
+		s.settlements[id].appendTo(&all)
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.events)) {
-		all.Events = append(all.Events, s.events[id]...)
-	}
-	for _, id := range slices.Sorted(maps.Keys(s.conflicts)) {
-		all.Conflicts = append(all.Conflicts, sorted(s.conflicts[id], compareHashes)...)
+	for _, identity := range slices.Sorted(maps.Keys(s.quarantined)) {
+		all.Quarantined = append(all.Quarantined, s.quarantined[identity])
 	}
 	return all
 }
 
 // SnapshotOf returns the rows of one settlement ID. Its cost does not depend on the
 // other rows.
-func (s *Store) SnapshotOf(settlementID string) audit.Snapshot {
+func (s *Store) SnapshotOf(settlementID string) (one audit.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return audit.Snapshot{
-		Movements:    row(s.movements, settlementID),
-		Receipts:     row(s.receipts, settlementID),
-		Reversals:    row(s.reversals, settlementID),
-		Instructions: row(s.instructions, settlementID),
-		Events:       slices.Clone(s.events[settlementID]),
-		Conflicts:    sorted(s.conflicts[settlementID], compareHashes),
+	if r := s.settlements[settlementID]; r != nil {
+		r.appendTo(&one)
 	}
+	return one
 }
 
-func compareHashes(a, b spannerstore.ConflictRow) int {
-	return cmp.Compare(a.PayloadHash, b.PayloadHash)
-}
-
-// row returns the row under the key, or no row.
-func row[V any](table map[string]V, key string) []V {
-	if v, ok := table[key]; ok {
-		return []V{v}
+func (r *rows) appendTo(all *audit.Snapshot) {
+	all.Movements = append(all.Movements, r.movement)
+	if r.receipt != nil {
+		all.Receipts = append(all.Receipts, *r.receipt)
 	}
-	return nil
-}
-
-func sorted[K comparable, V any](m map[K]V, compare func(a, b V) int) []V {
-	return slices.SortedFunc(maps.Values(m), compare)
+	if r.instruction != nil {
+		all.Instructions = append(all.Instructions, *r.instruction)
+	}
+	all.Reversals = append(all.Reversals, r.reversals...)
+	all.Events = append(all.Events, r.events...)
+	for _, hash := range slices.Sorted(maps.Keys(r.conflicts)) {
+		all.Conflicts = append(all.Conflicts, r.conflicts[hash])
+	}
 }
 
 func known(t time.Time) *time.Time {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -127,6 +128,30 @@ func wantOutcome(t *testing.T, got settle.Result, want settle.Outcome, fields ..
 	}
 }
 
+// wantEqual fails the test if the values of name differ.
+func wantEqual(t *testing.T, name string, want, got any) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+// wantUnchanged fails the test if cause changed a row.
+func wantUnchanged(t *testing.T, b Backend, cause string, before audit.Snapshot) {
+	t.Helper()
+	wantEqual(t, "rows after "+cause, before, b.Snapshot(t))
+}
+
+// mustChange changes the instruction of stl-8472, and returns it.
+func mustChange(t *testing.T, store Store, decide func(transfer.Instruction) (transfer.Change, error)) transfer.Instruction {
+	t.Helper()
+	change, err := store.Change(t.Context(), "stl-8472", decide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return change.Next
+}
+
 func wantSound(t *testing.T, b Backend) audit.Snapshot {
 	t.Helper()
 	all := b.Snapshot(t)
@@ -152,16 +177,12 @@ func testApplied(t *testing.T, b Backend) {
 		SettlementID: "stl-8472", AccountID: "reserve-claims", AmountCents: 4731, Currency: "EUR", CreditorAccount: "cp-19",
 		Reference: "claim 19-4431", PayloadHash: st.Hash, RecordedAt: result.AppliedAt,
 	}}
-	if diff := cmp.Diff(wantMovement, all.Movements); diff != "" {
-		t.Errorf("movements (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "movements", wantMovement, all.Movements)
 	wantReceipt := []spannerstore.ReceiptRow{{
 		SettlementID: "stl-8472", PayloadHash: st.Hash, ResultStatus: "applied", DeliveryID: st.DeliveryID, MessageID: "1001",
 		PublishTime: &PublishTime, Metadata: `{"a":"","b":"\u0000<&>"}`, AppliedAt: result.AppliedAt,
 	}}
-	if diff := cmp.Diff(wantReceipt, all.Receipts); diff != "" {
-		t.Errorf("receipts (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "receipts", wantReceipt, all.Receipts)
 }
 
 func testDuplicate(t *testing.T, b Backend) {
@@ -179,9 +200,7 @@ func testDuplicate(t *testing.T, b Backend) {
 			t.Errorf("duplicate %+v, want the stored outcome of %v", result, first.AppliedAt)
 		}
 	}
-	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
-		t.Errorf("a duplicate changed (-before +after):\n%s", diff)
-	}
+	wantUnchanged(t, b, "a duplicate", before)
 }
 
 func testOwnCommit(t *testing.T, b Backend) {
@@ -189,9 +208,7 @@ func testOwnCommit(t *testing.T, b Backend) {
 	st := NewSettlement(t, plain)
 	first := mustSettle(t, store, st)
 	second := mustSettle(t, store, st)
-	if diff := cmp.Diff(first, second); diff != "" {
-		t.Errorf("the same delivery settled again (-first +second):\n%s", diff)
-	}
+	wantEqual(t, "the same delivery settled again", first, second)
 	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":1}`)
 	for range 2 {
 		wantOutcome(t, mustSettle(t, store, changed), settle.OutcomeConflict, "amount_cents")
@@ -202,25 +219,22 @@ func testOwnCommit(t *testing.T, b Backend) {
 }
 
 func testConflictNamesMember(t *testing.T, b Backend) {
-	for i, change := range []struct {
-		member, message string
-	}{
-		{"amount_cents", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4732,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`},
-		{"account_id", `{"settlement_id":"%s","account_id":"reserve-Claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`},
-		{"currency", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"USD","creditor_account":"cp-19","reference":"claim"}`},
-		{"currency", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"creditor_account":"cp-19","reference":"claim"}`},
-		{"creditor_account", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-20","reference":"claim"}`},
-		{"creditor_account", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim"}`},
-		{"reference", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"Claim"}`},
-		{"reference", `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19"}`},
+	const settled = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`
+	for i, change := range []struct{ member, old, changed string }{
+		{"amount_cents", "4731", "4732"},
+		{"account_id", "claims", "Claims"},
+		{"currency", "EUR", "USD"},
+		{"currency", `"currency":"EUR",`, ""},
+		{"creditor_account", "cp-19", "cp-20"},
+		{"creditor_account", `"creditor_account":"cp-19",`, ""},
+		{"reference", `"claim"`, `"Claim"`},
+		{"reference", `,"reference":"claim"`, ""},
 	} {
-		id := fmt.Sprintf("stl-%d", i)
-		store := b.Open(t)
-		settled := `{"settlement_id":"%s","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","creditor_account":"cp-19","reference":"claim"}`
-		first := mustSettle(t, store, NewSettlement(t, fmt.Sprintf(settled, id)))
+		store, message := b.Open(t), strings.Replace(settled, "stl-8472", fmt.Sprintf("stl-%d", i), 1)
+		first := mustSettle(t, store, NewSettlement(t, message))
 		before := b.Snapshot(t)
 
-		changed := NewSettlement(t, fmt.Sprintf(change.message, id))
+		changed := NewSettlement(t, strings.Replace(message, change.old, change.changed, 1))
 		result := mustSettle(t, store, changed)
 		wantOutcome(t, result, settle.OutcomeConflict, change.member)
 		if result.PayloadHash != changed.Hash || !result.AppliedAt.Equal(first.AppliedAt) {
@@ -229,9 +243,7 @@ func testConflictNamesMember(t *testing.T, b Backend) {
 		after := wantSound(t, b)
 		found := after.Conflicts
 		after.Conflicts, before.Conflicts = nil, nil
-		if diff := cmp.Diff(before, after); diff != "" {
-			t.Errorf("%s: a conflict changed (-before +after):\n%s", change.member, diff)
-		}
+		wantEqual(t, fmt.Sprintf("%s: a conflict changed", change.member), before, after)
 		if got := found[len(found)-1]; got.PayloadHash != changed.Hash || string(got.Payload) != string(changed.Message.Data) || got.Deliveries != 1 {
 			t.Errorf("%s: recorded %+v", change.member, got)
 		}
@@ -252,9 +264,7 @@ func testConflictCount(t *testing.T, b Backend) {
 	for _, c := range wantSound(t, b).Conflicts {
 		counts[c.PayloadHash] = c.Deliveries
 	}
-	if diff := cmp.Diff(map[payout.Hash]int64{changed.Hash: 3, other.Hash: 1}, counts); diff != "" {
-		t.Errorf("deliveries by hash (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "deliveries by hash", map[payout.Hash]int64{changed.Hash: 3, other.Hash: 1}, counts)
 	// The settled payout is still a duplicate.
 	wantOutcome(t, mustSettle(t, store, NewSettlement(t, plain)), settle.OutcomeDuplicate)
 }
@@ -301,9 +311,7 @@ func testExpiredReceipt(t *testing.T, b Backend) {
 	if !replay.ReceiptExpired || !replay.AppliedAt.Equal(first.AppliedAt) {
 		t.Errorf("replay %+v, want an expired receipt, applied at %v", replay, first.AppliedAt)
 	}
-	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
-		t.Errorf("the replay changed (-before +after):\n%s", diff)
-	}
+	wantUnchanged(t, b, "the replay", before)
 	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":47310}`)
 	conflict := mustSettle(t, store, changed)
 	wantOutcome(t, conflict, settle.OutcomeConflict, "amount_cents")
@@ -331,16 +339,12 @@ func testInstruction(t *testing.T, b Backend) {
 	if want.Transfer.Key.String() != "bcb7c10c-019a-5ca0-b0b1-23cf6e23a1a6" {
 		t.Errorf("idempotency key %s", want.Transfer.Key)
 	}
-	if diff := cmp.Diff([]transfer.Instruction{want}, all.Instructions); diff != "" {
-		t.Errorf("instructions (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "instructions", []transfer.Instruction{want}, all.Instructions)
 	wantEvent := spannerstore.EventRow{
 		SettlementID: "stl-8472", Version: 1, RecordedAt: want.CreatedAt,
 		Event: transfer.Event{To: transfer.StateUncertain, Cause: transfer.CauseCreated},
 	}
-	if diff := cmp.Diff([]spannerstore.EventRow{wantEvent}, all.Events); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "events", []spannerstore.EventRow{wantEvent}, all.Events)
 	if r := all.Receipt("stl-8472"); r.ExpireFrom != nil {
 		t.Errorf("expire_from %v while the instruction is open", r.ExpireFrom)
 	}
@@ -425,9 +429,7 @@ func testClaim(t *testing.T, b Backend) {
 		t.Errorf("another step under the lease: %v, want ErrNotDue", err)
 	}
 	all := wantSound(t, b)
-	if diff := cmp.Diff([]transfer.Instruction{held.Next}, all.Instructions); diff != "" {
-		t.Errorf("stored (-claimed +stored):\n%s", diff)
-	}
+	wantEqual(t, "stored", []transfer.Instruction{held.Next}, all.Instructions)
 	if len(all.Events) != 2 || all.Events[1].Event.Cause != transfer.CauseSend {
 		t.Errorf("events %+v", all.Events)
 	}
@@ -452,9 +454,7 @@ func testRefusedChange(t *testing.T, b Backend) {
 	}); !errors.Is(err, refused) {
 		t.Errorf("error %v, want decide's own", err)
 	}
-	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
-		t.Errorf("a refused change changed (-before +after):\n%s", diff)
-	}
+	wantUnchanged(t, b, "a refused change", before)
 }
 
 func testRejected(t *testing.T, b Backend) {
@@ -469,9 +469,7 @@ func testRejected(t *testing.T, b Backend) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.Change(t.Context(), "stl-8472", func(transfer.Instruction) (transfer.Change, error) { return change, nil }); err != nil {
-		t.Fatal(err)
-	}
+	mustChange(t, store, func(transfer.Instruction) (transfer.Change, error) { return change, nil })
 	all := wantSound(t, b)
 	if len(all.Reversals) != 1 || all.Reversals[0].Reason != "rejected" {
 		t.Fatalf("reversals %+v", all.Reversals)
@@ -480,15 +478,11 @@ func testRejected(t *testing.T, b Backend) {
 	if r := all.Receipt("stl-8472"); r.ExpireFrom == nil || !r.ExpireFrom.Equal(committed) || !all.Events[2].RecordedAt.Equal(committed) {
 		t.Errorf("reversal %v, receipt %v, event %v: not one commit", committed, r.ExpireFrom, all.Events[2].RecordedAt)
 	}
-	if diff := cmp.Diff([]transfer.Instruction{change.Next}, all.Instructions); diff != "" {
-		t.Errorf("stored (-changed +stored):\n%s", diff)
-	}
+	wantEqual(t, "stored", []transfer.Instruction{change.Next}, all.Instructions)
 	wantEvent := transfer.Event{
 		From: transfer.StateUncertain, To: transfer.StateRejected, Cause: transfer.CauseAnswer, HTTPStatus: 422, Detail: "rejected; insufficient_funds",
 	}
-	if diff := cmp.Diff(wantEvent, all.Events[2].Event); diff != "" {
-		t.Errorf("event (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "event", wantEvent, all.Events[2].Event)
 	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != transfer.StateRejected {
 		t.Errorf("duplicate with instruction %q, want rejected", result.Instruction)
 	}
@@ -497,21 +491,13 @@ func testRejected(t *testing.T, b Backend) {
 func testNewKey(t *testing.T, b Backend) {
 	store := b.Open(t)
 	mustSettle(t, store, NewSettlement(t, full))
-	change := func(decide func(in transfer.Instruction) (transfer.Change, error)) transfer.Instruction {
-		t.Helper()
-		changed, err := store.Change(t.Context(), "stl-8472", decide)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return changed.Next
-	}
 	held, err := claim(t, store, DeliveryID(), PublishTime)
 	if err != nil {
 		t.Fatal(err)
 	}
 	now := PublishTime.Add(30 * 24 * time.Hour)
 	notFound := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusNotFound, Answer: transfer.BankAnswer{HTTPStatus: 200}}}
-	waiting := change(func(transfer.Instruction) (transfer.Change, error) {
+	waiting := mustChange(t, store, func(transfer.Instruction) (transfer.Change, error) {
 		return policy.AfterStatus(held.Next, notFound, transfer.Interval{Began: now, Ended: now})
 	})
 	notFound = transfer.AskAllStatuses(t.Context(), func(context.Context, transfer.StatusRequest) transfer.StatusResult { return notFound.Current }, waiting)
@@ -520,17 +506,13 @@ func testNewKey(t *testing.T, b Backend) {
 		Said: notFound, Took: transfer.Interval{Began: now, Ended: now}, Body: []byte("new body"),
 	}
 	decide := func(in transfer.Instruction) (transfer.Change, error) { return policy.Decide(in, ruling) }
-	resent := change(decide)
-	change(decide) // after a lost answer, it recognises its own commit
+	resent := mustChange(t, store, decide)
+	mustChange(t, store, decide) // after a lost answer, it recognises its own commit
 	all := wantSound(t, b)
 	resent.Superseded[0].At = all.Events[len(all.Events)-1].RecordedAt // the commit timestamp
-	if diff := cmp.Diff([]transfer.Instruction{resent}, all.Instructions); diff != "" {
-		t.Errorf("stored (-changed +stored):\n%s", diff)
-	}
-	change(func(in transfer.Instruction) (transfer.Change, error) {
-		if diff := cmp.Diff(resent, in); diff != "" {
-			t.Errorf("read (-changed +read):\n%s", diff)
-		}
+	wantEqual(t, "stored", []transfer.Instruction{resent}, all.Instructions)
+	mustChange(t, store, func(in transfer.Instruction) (transfer.Change, error) {
+		wantEqual(t, "read", resent, in)
 		return transfer.Change{Next: in}, nil
 	})
 	if len(all.Events) != 4 || all.Events[3].Event.Cause != transfer.CauseDecided || string(resent.Body) != "new body" {
@@ -569,9 +551,7 @@ func testUnknownHashVersion(t *testing.T, b Backend) {
 	if result, err := store.Settle(t.Context(), NewSettlement(t, plain)); err == nil || result.Outcome.Final() {
 		t.Errorf("settled as %v, %v; want an error", result.Outcome, err)
 	}
-	if diff := cmp.Diff(before, b.Snapshot(t)); diff != "" {
-		t.Errorf("changed (-before +after):\n%s", diff)
-	}
+	wantUnchanged(t, b, "the error", before)
 }
 
 // newQuarantined returns the quarantined message of data, which must not be a payout.
@@ -619,9 +599,7 @@ func testQuarantine(t *testing.T, b Backend) {
 			OrderingKey: "k", PublishTime: &PublishTime, LastDeliveryID: redelivered.DeliveryID, Deliveries: 2,
 			QuarantinedAt: all[i].QuarantinedAt,
 		}
-		if diff := cmp.Diff(want, all[i]); diff != "" {
-			t.Errorf("row (-want +got):\n%s", diff)
-		}
+		wantEqual(t, "row", want, all[i])
 	}
 	if got := len(b.Snapshot(t).Quarantined); got != 2 {
 		t.Errorf("%d rows, want 2", got)
@@ -663,15 +641,12 @@ func settleConcurrently(t *testing.T, b Backend, all []settle.Settlement) map[se
 }
 
 func testConcurrentDeliveries(t *testing.T, b Backend) {
-	const n = 6
-	all := make([]settle.Settlement, n)
+	all := make([]settle.Settlement, 6)
 	for i := range all {
 		all[i] = NewSettlement(t, plain)
 	}
-	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: n - 1}
-	if diff := cmp.Diff(want, settleConcurrently(t, b, all)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: 5}
+	wantEqual(t, "outcomes", want, settleConcurrently(t, b, all))
 	wantSound(t, b)
 }
 
@@ -681,9 +656,7 @@ func testConcurrentConflict(t *testing.T, b Backend) {
 		all[i] = NewSettlement(t, fmt.Sprintf(`{"settlement_id":"stl-8472","account_id":"a","amount_cents":%d}`, 1+i%2))
 	}
 	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: 2, settle.OutcomeConflict: 3}
-	if diff := cmp.Diff(want, settleConcurrently(t, b, all)); diff != "" {
-		t.Errorf("outcomes (-want +got):\n%s", diff)
-	}
+	wantEqual(t, "outcomes", want, settleConcurrently(t, b, all))
 	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 || conflicts[0].Deliveries != 3 {
 		t.Errorf("conflicts %+v, want one, delivered 3 times", conflicts)
 	}
