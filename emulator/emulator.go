@@ -137,16 +137,11 @@ func givenHost(value string) string {
 // proxy from the environment.
 func target(hostport string) string { return "passthrough:///" + hostport }
 
-// ClientOptions returns the options with which a Google Cloud client connects to
-// this emulator, without credentials or encryption. They take precedence over the
-// emulator variable of the environment.
-//
-// A Spanner data client still collects its built-in metrics unless
-// SPANNER_EMULATOR_HOST is set; turn them off with DisableNativeMetrics in
-// spanner.ClientConfig.
-func (p *Process) ClientOptions() []option.ClientOption {
+// clientOptions returns the options with which a Google Cloud client connects to an
+// emulator, without credentials or encryption.
+func clientOptions(hostport string) []option.ClientOption {
 	return []option.ClientOption{
-		option.WithEndpoint(target(p.hosts[0])),
+		option.WithEndpoint(target(hostport)),
 		option.WithoutAuthentication(),
 		option.WithTelemetryDisabled(),
 		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),

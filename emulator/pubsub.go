@@ -10,6 +10,7 @@ import (
 
 	pubsub "cloud.google.com/go/pubsub/v2/apiv1"
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -36,6 +37,10 @@ type PubSub struct {
 	// Host is the host:port for clients; it serves gRPC and REST.
 	Host string
 }
+
+// ClientOptions returns the options with which a client connects to Host, the only
+// field that they need. They take precedence over PUBSUB_EMULATOR_HOST.
+func (p *PubSub) ClientOptions() []option.ClientOption { return clientOptions(p.Host) }
 
 // StartPubSub returns a Pub/Sub emulator that answers requests. ctx and errors are
 // as in [StartSpanner].

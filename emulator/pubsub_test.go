@@ -66,18 +66,6 @@ func TestPubSub(t *testing.T) {
 		t.Parallel()
 		testChange(t, p)
 	})
-	t.Run("creates a topic concurrently", func(t *testing.T) {
-		t.Parallel()
-		var wg sync.WaitGroup
-		for range 4 {
-			wg.Go(func() {
-				if err := p.CreateTopic(t.Context(), "projects/test/topics/common"); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		wg.Wait()
-	})
 }
 
 func testPush(t *testing.T, p *PubSub) {
@@ -202,28 +190,6 @@ func pullOne(t *testing.T, p *PubSub, subscription string) string {
 		for _, m := range resp.GetReceivedMessages() {
 			return string(m.GetMessage().GetData())
 		}
-	}
-}
-
-func TestPubSubFromEnvironment(t *testing.T) {
-	running := startPubSubTest(t)
-	t.Setenv(pubsubKind.hostEnv, running.Host)
-	p, err := StartPubSub(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{running.Host, "PUBSUB_EMULATOR_HOST"}, []string{p.Host, p.Source}); diff != "" {
-		t.Errorf("Host, Source (-want +got):\n%s", diff)
-	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := pubsubAnswers(t.Context(), running.hosts); err != nil {
-		t.Errorf("after Close of the running one: %v", err)
-	}
-	t.Setenv(pubsubKind.hostEnv, "127.0.0.1:1")
-	if err := running.CreateTopic(t.Context(), "projects/test/topics/explicit"); err != nil {
-		t.Errorf("with the variable set to another: %v", err)
 	}
 }
 

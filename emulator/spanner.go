@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"cloud.google.com/go/spanner/admin/instance/apiv1/instancepb"
+	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 )
 
@@ -33,6 +34,13 @@ type Spanner struct {
 	// empty for an emulator named by SPANNER_EMULATOR_HOST.
 	REST string
 }
+
+// ClientOptions returns the options with which a client connects to GRPC, the only
+// field that they need. They take precedence over SPANNER_EMULATOR_HOST.
+//
+// A data client still collects its built-in metrics unless that variable is set; turn
+// them off with DisableNativeMetrics in spanner.ClientConfig.
+func (s *Spanner) ClientOptions() []option.ClientOption { return clientOptions(s.GRPC) }
 
 // StartSpanner returns a Spanner emulator that answers requests; the package
 // comment lists where it looks for one. ctx bounds the start and not the emulator's

@@ -50,26 +50,6 @@ func TestSpanner(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 
-	t.Run("reads and writes", func(t *testing.T) {
-		t.Parallel()
-		database, err := s.CreateDatabase(t.Context(), "", accounts)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := open(t, s, database)
-		row := spanner.Insert("accounts", []string{"id", "cents"}, []any{"reserve-claims", 4731})
-		if _, err := client.Apply(t.Context(), []*spanner.Mutation{row}); err != nil {
-			t.Fatal(err)
-		}
-		got, err := client.Single().ReadRow(t.Context(), "accounts", spanner.Key{"reserve-claims"}, []string{"cents"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var cents int64
-		if err := got.Columns(&cents); err != nil || cents != 4731 {
-			t.Errorf("cents = %d, %v, want 4731", cents, err)
-		}
-	})
 	t.Run("serves REST", func(t *testing.T) {
 		t.Parallel()
 		if err := restAnswers(t.Context(), s.REST); err != nil {
@@ -124,19 +104,6 @@ func TestSpanner(t *testing.T) {
 			t.Errorf("CreateDatabase with wrong DDL = %v, want INVALID_ARGUMENT", err)
 		}
 	})
-}
-
-func TestSpannerClientOptionsOverrideEnvironment(t *testing.T) {
-	s := start(t)
-	t.Setenv(spannerKind.hostEnv, "127.0.0.1:1")
-	database, err := s.CreateDatabase(t.Context(), "", accounts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	iter := open(t, s, database).Single().Query(t.Context(), spanner.NewStatement("SELECT COUNT(*) FROM accounts"))
-	if err := iter.Do(func(*spanner.Row) error { return nil }); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestSpannerConcurrentStarts(t *testing.T) {
@@ -200,6 +167,17 @@ func TestSpannerFromEnvironment(t *testing.T) {
 	t.Run("private", func(t *testing.T) {
 		if s := start(t); s.GRPC == running.GRPC {
 			t.Error("StartSpanner took the running one")
+		}
+	})
+	t.Run("client options take precedence", func(t *testing.T) {
+		t.Setenv(spannerKind.hostEnv, "127.0.0.1:1")
+		database, err := running.CreateDatabase(t.Context(), "", accounts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := open(t, running, database).Single().Query(t.Context(), spanner.NewStatement("SELECT COUNT(*) FROM accounts"))
+		if err := rows.Do(func(*spanner.Row) error { return nil }); err != nil {
+			t.Error(err)
 		}
 	})
 }

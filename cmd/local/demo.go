@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,12 +74,12 @@ func demo(ctx context.Context, s term.Streams) (err error) {
 	defer func() { progress.Stop(err == nil) }() // without effect after the first call
 	sys := newSystem()
 	defer func() { err = errors.Join(err, sys.close(ctx)) }()
-	// The sample and advances rely on these values, whatever the environment says.
-	fixed := map[string]string{
-		config.EnvDefaultCurrency: "USD",
+	// The sample and advances rely on all values but the log level.
+	variables := map[string]string{
+		config.EnvDefaultCurrency: "USD", config.EnvLogLevel: cmp.Or(os.Getenv(config.EnvLogLevel), "ERROR"),
 		config.EnvBankKeyLifetime: "", config.EnvBankVisibilityLag: "", config.EnvBankSendTimeout: "", config.EnvBankStatusTimeout: "",
 	}
-	if err := sys.start(ctx, anyPort, fixed, map[string]string{config.EnvLogLevel: "ERROR"}, progress); err != nil {
+	if err := sys.start(ctx, anyPort, variables, progress); err != nil {
 		return err
 	}
 	seen, err := sys.settleSample(ctx, messages, progress)
@@ -121,12 +122,9 @@ type result struct {
 
 // reconciliation is a run of ReconcileBank.
 type reconciliation struct {
-	after time.Duration // the clock's advance before the run
+	transfer.Reconciled
 
-	Due    int                    `json:"due"`
-	States map[transfer.State]int `json:"states"`
-	Failed int                    `json:"failed"`
-	Left   int                    `json:"left"`
+	after time.Duration // the clock's advance before the run
 }
 
 // settleSample publishes the sample, runs the reconciler, and reads the results.
@@ -181,8 +179,7 @@ func (sys *system) reconcileAll(ctx context.Context, client *spanner.Client, pro
 		if err != nil {
 			return nil, err
 		}
-		run.after = d
-		runs = append(runs, run)
+		runs = append(runs, reconciliation{run, d})
 		progress.Step()
 	}
 	return runs, nil
@@ -237,7 +234,7 @@ func publishOne(ctx context.Context, m sampleMessage, p publication, payouts top
 }
 
 // reconcile requests one run of ReconcileBank.
-func reconcile(ctx context.Context, url string) (run reconciliation, err error) {
+func reconcile(ctx context.Context, url string) (run transfer.Reconciled, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
 	if err != nil {
 		return run, err

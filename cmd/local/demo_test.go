@@ -1,9 +1,8 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
+	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
@@ -83,9 +83,9 @@ func wantReport(t *testing.T, out string) {
 	deliveries, _, _ := strings.Cut(out, "Ledger: movements")
 	for _, m := range mustParse(t) {
 		_, rows, _ := strings.Cut(deliveries, "\n"+m.Name+" ")
-		want := append([]string{m.Expect}, slices.Repeat([]string{later(m)}, m.Publish*(1+m.DropAnswers)-1)...)
+		want := append([]settle.Outcome{m.Expect}, slices.Repeat([]settle.Outcome{later(m)}, m.Publish*(1+m.DropAnswers)-1)...)
 		for i, row := range strings.SplitN(rows, "\n", len(want)+1)[:len(want)] {
-			if i > 0 && !strings.HasPrefix(row, "  ") || !strings.Contains(row, want[i]) || !strings.Contains(row, detail(m.Fields, m.Reason, m.Member)) {
+			if i > 0 && !strings.HasPrefix(row, "  ") || !strings.Contains(row, string(want[i])) || !strings.Contains(row, detail(m.Fields, m.Reason, m.Member)) {
 				t.Errorf("delivery %d of %q: %q; want %s", i+1, m.Name, row, want[i])
 			}
 		}
@@ -109,56 +109,27 @@ func wantReport(t *testing.T, out string) {
 }
 
 // later returns the outcome of all deliveries but the first.
-func later(m sampleMessage) string {
-	if m.Expect == settle.OutcomeApplied.String() {
-		return settle.OutcomeDuplicate.String()
+func later(m sampleMessage) settle.Outcome {
+	if m.Expect == settle.OutcomeApplied {
+		return settle.OutcomeDuplicate
 	}
 	return m.Expect
 }
 
-func TestDemoFindsUnexpectedResults(t *testing.T) {
+func TestReportOfDifferencesIsAnError(t *testing.T) {
 	t.Parallel()
-	planted := string(sampleFile) +
-		`{"name":"planted","data":{"settlement_id":"stl-1","account_id":"reserve-claims","amount_cents":88},"expect":"duplicate"}` + "\n"
-	var want []string
-	for _, plant := range []struct{ old, planted, want string }{
-		{"", "", `"planted", delivery 1: answered 200 applied; the sample expects 200 duplicate`},
-		{"", "", `ledger: 15 movements; the sample expects 14`},
-		{
-			`"fields":["account_id"]`, `"fields":["amount_cents"]`,
-			`"stl-8472, account changed", delivery 1: answered with "account_id"; the sample expects "amount_cents"`,
-		},
-		{
-			`"reason":"empty_data"`, `"reason":"not_json"`,
-			`"empty", delivery 1: answered with "empty_data"; the sample expects "not_json"`,
-		},
-		{
-			`"states":["uncertain","rejected"]`, `"states":["uncertain","accepted"]`,
-			`ledger: the bank instruction of "stl-8482" went uncertain → rejected with 1 sends; the sample expects uncertain → accepted with 1`,
-		},
-		{
-			`"sends":2`, `"sends":1`,
-			`ledger: the bank instruction of "stl-8483" went uncertain → accepted → confirmed with 2 sends; ` +
-				`the sample expects uncertain → accepted → confirmed with 1`,
-		},
-		{`"states":["uncertain","confirmed"],`, ``, `ledger: 6 bank instructions; the sample expects 5`},
-	} {
-		planted = strings.Replace(planted, plant.old, plant.planted, 1)
-		want = append(want, "\nwrong: "+plant.want+"\n")
+	sys := &system{
+		spanner: &emulator.Spanner{Process: &emulator.Process{Source: "a"}}, pubsub: &emulator.PubSub{Process: &emulator.Process{Source: "b"}},
 	}
-	file := filepath.Join(t.TempDir(), "sample.jsonl")
-	if err := os.WriteFile(file, []byte(planted), 0o600); err != nil {
-		t.Fatal(err)
+	messages, seen := healthy()
+	var sound, wrong strings.Builder
+	if err := report(&sound, sys, messages, seen); err != nil || !strings.Contains(sound.String(), "\nok: ") {
+		t.Errorf("%v without a difference:\n%s", err, sound.String())
 	}
-	cmd, stderr := startLocal(t, []string{sample + "=" + file}, "demo")
-	out, err := cmd.Output()
-	if code := exitCode(t, err); code != exitFailed || strings.Contains(string(out), "\nok: ") || !strings.Contains(stderr.String(), errDisagree.Error()) {
-		t.Errorf("exit code %d, standard error %q", code, stderr)
-	}
-	for _, want := range want {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the report lacks %q:\n%s", want, out)
-		}
+	seen.books.Conflicts[0].Deliveries++
+	if err := report(&wrong, sys, messages, seen); !errors.Is(err, errDisagree) || strings.Contains(wrong.String(), "\nok: ") ||
+		!strings.Contains(wrong.String(), "\nwrong: ledger: conflict of ") {
+		t.Errorf("%v with a difference:\n%s", err, wrong.String())
 	}
 }
 
@@ -172,7 +143,9 @@ func healthy() ([]sampleMessage, result) {
 		{Name: "changed", Publish: 1, Expect: "conflict", Fields: []string{"amount_cents"}},
 		{Name: "malformed", Publish: 1, Expect: "quarantined", Reason: "not_json"},
 	}
-	settled := answer{Outcome: "applied", SettlementID: id, PayloadHash: hash, AppliedAt: at, Instruction: uncertain}
+	settled := answer{Result: settle.Result{Outcome: "applied", SettlementID: id, PayloadHash: hash, AppliedAt: at, Instruction: uncertain}}
+	changed := answer{Result: settle.Result{Outcome: "conflict", SettlementID: id, PayloadHash: other, AppliedAt: at, Fields: []string{"amount_cents"}}}
+	malformed := answer{Result: settle.Result{Outcome: "quarantined", Refusal: &payout.Refusal{Reason: "not_json"}}}
 	again := settled
 	again.Outcome, again.Instruction = "duplicate", confirmed
 	key := transfer.InstructionKey(id)
@@ -180,10 +153,10 @@ func healthy() ([]sampleMessage, result) {
 		deliveries: []delivery{
 			{publication{0, 0}, "1", 0, 200, settled, 0},
 			{publication{0, 1}, "2", 0, 200, again, 0},
-			{publication{1, 0}, "3", 0, 200, answer{Outcome: "conflict", SettlementID: id, PayloadHash: other, AppliedAt: at, Fields: []string{"amount_cents"}}, 0},
-			{publication{2, 0}, "4", 0, 200, answer{Outcome: "quarantined", Reason: "not_json"}, 0},
+			{publication{1, 0}, "3", 0, 200, changed, 0},
+			{publication{2, 0}, "4", 0, 200, malformed, 0},
 		},
-		runs: []reconciliation{{Due: 1}},
+		runs: []reconciliation{{Reconciled: transfer.Reconciled{Due: 1}}},
 		books: crash.State{
 			Snapshot: audit.Snapshot{
 				Movements: []settle.Movement{{
@@ -215,12 +188,16 @@ func TestCheckFindsDifferences(t *testing.T) {
 		`"fresh": 1 deliveries; the sample expects at least 2`:                                       func(r *result) { r.deliveries = r.deliveries[1:] },
 		`ledger: no movement of "stl-1"`:                                                             func(r *result) { r.books.Movements, r.books.Ledger = nil, nil },
 		`ledger: the movement is {SettlementID:stl-1 AccountID:a AmountCents:6 `:                     func(r *result) { r.books.Movements[0].AmountCents++ },
-		`ledger: no movement of "stl-1", v1:a, recorded at 1970-01-01 00:00:02`:                      func(r *result) { r.deliveries[1].answer.AppliedAt = time.Unix(2, 0) },
-		`, but a conflict's answer names it`:                                                         func(r *result) { r.deliveries[2].answer.AppliedAt = time.Unix(2, 0) },
+		`"changed", delivery 1: answered with "reference"; the sample expects "amount_cents"`:        func(r *result) { r.deliveries[2].answer.Fields = []string{"reference"} },
+		`"malformed", delivery 1: answered with "empty_data"; the sample expects "not_json"`:         func(r *result) { r.deliveries[3].answer.Refusal.Reason = "empty_data" },
+		`ledger: 2 movements; the sample expects 1`:                                                  func(r *result) { r.books.Movements = append(r.books.Movements, settle.Movement{}) },
+		`recorded at 1970-01-01 00:00:02 +0000 UTC, but the answer duplicate names it`:               func(r *result) { r.deliveries[1].answer.AppliedAt = time.Unix(2, 0) },
+		`recorded at 1970-01-01 00:00:01 +0000 UTC, but the answer duplicate names it`:               func(r *result) { r.deliveries[1].answer.PayloadHash = "v1:b" },
+		`, but the answer conflict names it`:                                                         func(r *result) { r.deliveries[2].answer.AppliedAt = time.Unix(2, 0) },
 		`v1:a, recorded at 1970-01-01 00:00:01 +0000 UTC has 1 deliveries, and 0 were answered`:      func(r *result) { r.deliveries[0].answer.Outcome = "duplicate" },
-		`ledger: no conflict of "stl-1", v1:b, in [amount_cents]`:                                    func(r *result) { r.books.Conflicts[0].Fields = []string{"reference"} },
+		`ledger: conflict of "stl-1", v1:b, in [amount_cents] has 0 deliveries, and 1 were answered`: func(r *result) { r.books.Conflicts[0].Fields = []string{"reference"} },
 		`ledger: conflict of "stl-1", v1:b, in [amount_cents] has 2 deliveries, and 1 were answered`: func(r *result) { r.books.Conflicts[0].Deliveries++ },
-		`ledger: no message 4 in quarantine for not_json`:                                            func(r *result) { r.books.Quarantined = nil },
+		`ledger: message 4 in quarantine for not_json has 0 deliveries, and 1 were answered`:         func(r *result) { r.books.Quarantined = nil },
 		`ledger: message 4 in quarantine for not_json has 2 deliveries, and 1 were answered`:         func(r *result) { r.books.Quarantined[0].Deliveries++ },
 		`ledger: 0 bank instructions; the sample expects 1`:                                          func(r *result) { r.books.Instructions = nil },
 		`with 2 sends; the sample expects uncertain → confirmed with 1`:                              func(r *result) { r.books.Instructions[0].Sends++ },

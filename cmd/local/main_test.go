@@ -20,24 +20,15 @@ import (
 	"github.com/settleonce/settleonce/internal/test/child"
 )
 
-// Variables of the test binary. The functions are registered and configured once a
-// process, so each system needs a process of its own.
-const (
-	asMain = "SETTLEONCE_TEST_LOCAL_MAIN" // run as the program
-	sample = "SETTLEONCE_TEST_SAMPLE"     // with the sample of this file
-)
+// asMain makes the test binary run as the program. The functions are registered and
+// configured once a process, so each system needs a process of its own.
+const asMain = "SETTLEONCE_TEST_LOCAL_MAIN"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asMain) == "" {
 		os.Exit(m.Run())
 	}
 	child.ExitWithParent()
-	if file := os.Getenv(sample); file != "" {
-		var err error
-		if sampleFile, err = os.ReadFile(file); err != nil {
-			panic(err)
-		}
-	}
 	main()
 }
 

@@ -16,21 +16,22 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/event"
-	"github.com/settleonce/settleonce/internal/settle/payout"
-	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/settle"
 )
 
 // answer is SettlePayout's answer to a delivery.
 type answer struct {
-	Outcome      string         `json:"outcome"`
-	SettlementID string         `json:"settlement_id"`
-	PayloadHash  payout.Hash    `json:"payload_hash"`
-	AppliedAt    time.Time      `json:"applied_at"`
-	Instruction  transfer.State `json:"instruction"`
-	Fields       []string       `json:"fields"`
-	Reason       payout.Reason  `json:"reason"`
-	Member       string         `json:"member"`
-	Error        string         `json:"error"`
+	settle.Result `json:",embed"`
+
+	Error string `json:"error"`
+}
+
+// detail returns the members of a conflict, or the reason and member of a refusal.
+func (a answer) detail() string {
+	if a.Refusal != nil {
+		return detail(nil, a.Refusal.Reason, a.Refusal.Member)
+	}
+	return detail(a.Fields, "", "")
 }
 
 // publication is one publication of a message of the sample. It is published as

@@ -15,6 +15,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/ledger"
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
@@ -80,7 +81,7 @@ func deliveriesTable(messages []sampleMessage, deliveries []delivery) table.Writ
 		default:
 			name = "  published again, new message ID"
 		}
-		more := detail(d.answer.Fields, d.answer.Reason, d.answer.Member)
+		more := d.answer.detail()
 		if more == "" && d.answer.Instruction != transfer.StateNone {
 			more = "bank: " + string(d.answer.Instruction)
 		}
@@ -169,12 +170,13 @@ func writeSummary(b *strings.Builder, messages []sampleMessage, seen result) {
 			fmt.Fprintf(b, "%s needs a decision: %s\n", in.SettlementID, lastDetail(stored, in.SettlementID))
 		}
 	}
-	outcomes := map[string]int{}
+	outcomes := map[settle.Outcome]int{}
 	for _, d := range seen.deliveries {
 		outcomes[d.answer.Outcome]++
 	}
 	fmt.Fprintf(b, "ok: %d messages, %d deliveries: %d applied, %d duplicate, %d conflict, %d quarantined\n",
-		publications(messages), len(seen.deliveries), outcomes["applied"], outcomes["duplicate"], outcomes["conflict"], outcomes["quarantined"])
+		publications(messages), len(seen.deliveries), outcomes[settle.OutcomeApplied], outcomes[settle.OutcomeDuplicate],
+		outcomes[settle.OutcomeConflict], outcomes[settle.OutcomeQuarantined])
 	fmt.Fprintf(b, "ok: %d movements, %d receipts, %d conflicts, %d in quarantine: answers, ledger and sample agree\n",
 		len(stored.Movements), len(stored.Receipts), len(stored.Conflicts), len(stored.Quarantined))
 	fmt.Fprintf(b, "ok: %d rows verified, %d questions to the bank: no violation\n", seen.verified.Rows, seen.verified.Asked)

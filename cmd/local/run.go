@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -62,7 +64,7 @@ func runSystem(ctx context.Context, listen string, every time.Duration, s term.S
 	defer func() { err = errors.Join(err, sys.close(ctx)) }()
 	progress := term.StartProgress(s, "local", 0)
 	defer func() { progress.Stop(err == nil) }() // without effect after the first call
-	if err := sys.start(ctx, listen, nil, map[string]string{config.EnvDefaultCurrency: "USD"}, progress); err != nil {
+	if err := sys.start(ctx, listen, map[string]string{config.EnvDefaultCurrency: cmp.Or(os.Getenv(config.EnvDefaultCurrency), "USD")}, progress); err != nil {
 		return err
 	}
 	for id, path := range map[string]string{topicPayouts: pathSettle, topicReconcile: pathReconcile} {

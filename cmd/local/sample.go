@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
@@ -30,7 +31,7 @@ type sampleMessage struct {
 	// Expect is the outcome of the first delivery: applied, duplicate, conflict or
 	// quarantined. After applied the next deliveries are duplicates; the other
 	// outcomes stay the same.
-	Expect string `json:"expect"`
+	Expect settle.Outcome `json:"expect"`
 	// Fields are the differing members of a conflict.
 	Fields []string `json:"fields"`
 	// Reason and Member are those of a quarantined message.

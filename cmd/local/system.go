@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -51,9 +52,8 @@ func newSystem() *system {
 }
 
 // start starts the bank, the emulators and the functions, which listen on listen.
-// fixed are environment variables of the functions, defaults those that the
-// environment may override.
-func (sys *system) start(ctx context.Context, listen string, fixed, defaults map[string]string, progress *term.Progress) error {
+// variables are environment variables of the functions.
+func (sys *system) start(ctx context.Context, listen string, variables map[string]string, progress *term.Progress) error {
 	// Before the emulators start, which takes seconds: a port in use is the likeliest fault.
 	l, err := listenLocal(ctx, listen)
 	if err != nil {
@@ -72,12 +72,10 @@ func (sys *system) start(ctx context.Context, listen string, fixed, defaults map
 		return err
 	}
 	progress.Begin("functions", 0)
-	if err := setVariables(defaults, false); err != nil {
-		return err
-	}
-	for _, variables := range []map[string]string{fixed, sys.variables()} {
-		if err := setVariables(variables, true); err != nil {
-			return err
+	maps.Copy(variables, sys.variables())
+	for name, value := range variables {
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
 	if sys.cfg, err = config.FromEnv(os.LookupEnv); err != nil {
@@ -94,20 +92,6 @@ func (sys *system) variables() map[string]string {
 		// With a target the framework serves that function alone, at the root path.
 		"FUNCTION_TARGET": "",
 	}
-}
-
-// setVariables sets environment variables; without override only those that are
-// empty.
-func setVariables(variables map[string]string, override bool) error {
-	for name, value := range variables {
-		if !override && os.Getenv(name) != "" {
-			continue
-		}
-		if err := os.Setenv(name, value); err != nil {
-			return fmt.Errorf("set %s: %w", name, err)
-		}
-	}
-	return nil
 }
 
 // startSpanner starts the Spanner emulator, and creates the database as a

@@ -4,7 +4,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,20 +86,6 @@ func TestRunbookQueries(t *testing.T) {
 	for _, log := range f.log {
 		if strings.Contains(log.String(), `"error"`) {
 			t.Errorf("could not create the rows: %s", log)
-		}
-	}
-}
-
-func TestRunbookLinks(t *testing.T) {
-	t.Parallel()
-	known := anchors(t)
-	links := regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(runbook(t), -1)
-	if len(links) == 0 {
-		t.Error("no links")
-	}
-	for _, link := range links {
-		if !slices.Contains(known, link[1]) {
-			t.Errorf("no heading for #%s", link[1])
 		}
 	}
 }

@@ -26,6 +26,25 @@ const (
 // doc is a resource in the API's JSON form.
 type doc = map[string]any
 
+// at returns the value at a path of members; the zero value if it is absent or of
+// another type.
+func at[T any](d doc, path ...string) T {
+	for _, name := range path[:len(path)-1] {
+		d, _ = d[name].(doc)
+	}
+	value, _ := d[path[len(path)-1]].(T)
+	return value
+}
+
+// docsAt returns the objects of the list at a path.
+func docsAt(d doc, path ...string) []doc {
+	var all []doc
+	for _, value := range at[[]any](d, path...) {
+		all = append(all, value.(doc))
+	}
+	return all
+}
+
 // cloud simulates a Google Cloud project. Spanner and Pub/Sub are the emulators, with
 // their missing features added here; every other API is a store of resources. A
 // request that the scripts do not need fails the test.
@@ -239,21 +258,20 @@ func (c *cloud) create(r request) (any, error) {
 		}
 	}
 	if id == "" {
-		name, _ := body["name"].(string)
-		id = path.Base(name)
+		id = path.Base(at[string](body, "name"))
 	}
 	if id == "." { // the API generates the ID
 		id = fmt.Sprintf("id-%d", len(c.docs))
 	}
-	at := key{r.api, r.name + "/" + id}
-	if _, is := c.docs[at]; is {
-		return nil, exists(at.name)
+	to := key{r.api, r.name + "/" + id}
+	if _, is := c.docs[to]; is {
+		return nil, exists(to.name)
 	}
-	body["name"] = at.name
+	body["name"] = to.name
 	if r.api == "logging" { // a metric's name is its ID
 		body["name"] = id
 	}
-	c.docs[at] = body
+	c.docs[to] = body
 	c.stamp(body)
 	return body, nil
 }
@@ -268,9 +286,9 @@ func (c *cloud) stamp(d doc) {
 
 func (c *cloud) list(in key) doc {
 	var names []string
-	for at := range c.docs {
-		if at.api == in.api && path.Dir(at.name) == in.name {
-			names = append(names, at.name)
+	for to := range c.docs {
+		if to.api == in.api && path.Dir(to.name) == in.name {
+			names = append(names, to.name)
 		}
 	}
 	slices.Sort(names)
@@ -290,11 +308,9 @@ func (c *cloud) getPolicy(of key) (doc, error) {
 
 // setPolicy sets a policy and rejects unknown members.
 func (c *cloud) setPolicy(r request) (doc, error) {
-	policy, _ := r.decode()["policy"].(doc)
-	bindings, _ := policy["bindings"].([]any)
-	for _, binding := range bindings {
-		members, _ := binding.(doc)["members"].([]any)
-		for _, member := range members {
+	policy := at[doc](r.decode(), "policy")
+	for _, binding := range docsAt(policy, "bindings") {
+		for _, member := range at[[]any](binding, "members") {
 			if !c.members[member.(string)] {
 				return nil, failure{http.StatusBadRequest, "INVALID_ARGUMENT", fmt.Sprintf("Service account %s does not exist.", member)}
 			}
@@ -309,15 +325,12 @@ func (c *cloud) granted(member string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var all []string
-	for at, policy := range c.policies {
-		bindings, _ := policy["bindings"].([]any)
-		for _, b := range bindings {
-			binding, _ := b.(doc)
-			members, _ := binding["members"].([]any)
-			if !slices.Contains(members, any(member)) {
+	for resource, policy := range c.policies {
+		for _, binding := range docsAt(policy, "bindings") {
+			if !slices.Contains(at[[]any](binding, "members"), any(member)) {
 				continue
 			}
-			grant := fmt.Sprintf("%s on %s", binding["role"], path.Base(at.name))
+			grant := fmt.Sprintf("%s on %s", binding["role"], path.Base(resource.name))
 			if condition, is := binding["condition"].(doc); is {
 				grant += fmt.Sprintf(" as %s", condition["title"])
 			}
@@ -348,7 +361,7 @@ func (c *cloud) servicesAPI(r request) (any, error) {
 	enabled := key{"serviceusage", "projects/" + project + "/services"}
 	switch {
 	case r.verb == "batchEnable", r.verb == "enable":
-		ids, _ := r.decode()["serviceIds"].([]any)
+		ids := at[[]any](r.decode(), "serviceIds")
 		if r.verb == "enable" {
 			ids = []any{path.Base(r.name)}
 		}
@@ -381,13 +394,13 @@ func (c *cloud) accountsAPI(r request) (any, error) {
 	if r.method == http.MethodPost && r.verb == "" {
 		body := r.decode()
 		email := fmt.Sprintf("%s@%s.iam.gserviceaccount.com", body["accountId"], project)
-		at := key{r.api, r.name + "/" + email}
-		if _, is := c.docs[at]; is {
+		to := key{r.api, r.name + "/" + email}
+		if _, is := c.docs[to]; is {
 			return nil, exists(email)
 		}
-		c.docs[at] = doc{"name": at.name, "email": email}
+		c.docs[to] = doc{"name": to.name, "email": email}
 		c.members["serviceAccount:"+email] = true
-		return c.docs[at], nil
+		return c.docs[to], nil
 	}
 	if r.method == http.MethodDelete {
 		delete(c.members, "serviceAccount:"+path.Base(r.name))
@@ -406,9 +419,8 @@ func (c *cloud) secretsAPI(r request) (any, error) {
 		}
 		versions, _ := c.list(key{r.api, r.name + "/versions"})["versions"].([]doc)
 		name := fmt.Sprintf("%s/versions/%d", r.name, len(versions)+1)
-		payload, _ := r.decode()["payload"].(doc)
 		c.docs[key{r.api, name}] = doc{
-			"name": name, "state": "ENABLED", "createTime": fmt.Sprintf("2026-11-29T00:00:%02dZ", len(versions)), "payload": payload,
+			"name": name, "state": "ENABLED", "createTime": fmt.Sprintf("2026-11-29T00:00:%02dZ", len(versions)), "payload": r.decode()["payload"],
 		}
 		return doc{"name": name, "state": "ENABLED", "clientSpecifiedPayloadChecksum": true}, nil
 	case "access":
@@ -420,7 +432,7 @@ func (c *cloud) secretsAPI(r request) (any, error) {
 		return doc{"name": latest["name"], "payload": latest["payload"]}, nil
 	}
 	if r.method == http.MethodDelete {
-		maps.DeleteFunc(c.docs, func(at key, _ doc) bool { return at.api == r.api && strings.HasPrefix(at.name, r.name+"/") })
+		maps.DeleteFunc(c.docs, func(to key, _ doc) bool { return to.api == r.api && strings.HasPrefix(to.name, r.name+"/") })
 	}
 	return c.resource(r)
 }
@@ -460,9 +472,7 @@ func (c *cloud) forwarded(r request, base string, body doc) (doc, error) {
 		if e, is := d["error"].(doc); is {
 			d = e
 		}
-		message, _ := d["message"].(string)
-		status, _ := d["status"].(string)
-		return nil, failure{response.StatusCode, status, message}
+		return nil, failure{response.StatusCode, at[string](d, "status"), at[string](d, "message")}
 	}
 	return d, nil
 }

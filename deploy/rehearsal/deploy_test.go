@@ -1,7 +1,6 @@
 package rehearsal
 
 import (
-	"archive/zip"
 	"bytes"
 	"context"
 	"encoding/base64"
@@ -152,12 +151,11 @@ func (r *rehearsal) first(t *testing.T) {
 		t.Errorf("output of the first run\n%s", text)
 	}
 	version := r.cloud.get("secretmanager", "projects/"+project+"/secrets/settleonce-bank-token/versions/1")
-	payload, _ := version["payload"].(doc)
-	if got := payload["data"]; got != base64Of(token) {
+	if got := at[string](version, "payload", "data"); got != base64Of(token) {
 		t.Errorf("stored token %v", got)
 	}
 	function := r.cloud.get("cloudfunctions", "projects/"+project+"/locations/europe-west1/functions/settle-payout")
-	service, _ := function["serviceConfig"].(doc)
+	service := at[doc](function, "serviceConfig")
 	want := doc{
 		"ingressSettings": "ALLOW_INTERNAL_ONLY", "availableMemory": "2Gi", "availableCpu": "1", "timeoutSeconds": 90.0,
 		"maxInstanceCount": 20.0, "maxInstanceRequestConcurrency": 32.0,
@@ -167,8 +165,8 @@ func (r *rehearsal) first(t *testing.T) {
 			t.Errorf("%s of settle-payout is %v, want %v", name, service[name], value)
 		}
 	}
-	if trigger, _ := function["eventTrigger"].(doc); trigger["retryPolicy"] != "RETRY_POLICY_RETRY" {
-		t.Errorf("trigger %v: without retries a message is delivered once", trigger)
+	if policy := at[string](function, "eventTrigger", "retryPolicy"); policy != "RETRY_POLICY_RETRY" {
+		t.Errorf("retry policy %q: without retries a message is delivered once", policy)
 	}
 	r.wantSubscription(t, "settle-payout-000001", "120 604800s 1s 1s payouts-dead-letters 100")
 }
@@ -239,26 +237,6 @@ func (r *rehearsal) accounts(t *testing.T) {
 		slices.Sort(want)
 		if diff := cmp.Diff(want, r.cloud.granted(member)); diff != "" {
 			t.Errorf("roles of %s (-want +got):\n%s", member, diff)
-		}
-	}
-}
-
-func (r *rehearsal) uploaded(t *testing.T) {
-	listed := listed(t, filepath.Join("..", ".."))
-	for name, archive := range r.cloud.run.uploads {
-		files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, file := range files.File {
-			if !strings.HasSuffix(file.Name, "/") {
-				got = append(got, file.Name)
-			}
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff(listed, got); diff != "" {
-			t.Errorf("%s (-listed +uploaded):\n%s", name, diff)
 		}
 	}
 }
@@ -439,9 +417,9 @@ func (r *rehearsal) wantGone(t *testing.T, apis ...string) {
 	}
 	r.cloud.mu.Lock()
 	defer r.cloud.mu.Unlock()
-	for at := range r.cloud.docs {
-		if slices.Contains(apis, at.api) {
-			t.Errorf("left: %s %s", at.api, at.name)
+	for left := range r.cloud.docs {
+		if slices.Contains(apis, left.api) {
+			t.Errorf("left: %s %s", left.api, left.name)
 		}
 	}
 }

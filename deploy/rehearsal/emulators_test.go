@@ -26,8 +26,7 @@ func (c *cloud) spannerAPI(r request) (any, error) {
 	case path.Base(r.name) == "instances" && r.method == http.MethodPost:
 		return c.createInstance(r, base)
 	case kind == "instances" && r.method == http.MethodPatch:
-		changed, _ := r.decode()["instance"].(doc)
-		maps.Copy(c.docs[r.key], changed)
+		maps.Copy(c.docs[r.key], at[doc](r.decode(), "instance"))
 		return ended(r.name), nil
 	case kind == "databases" && r.method == http.MethodPatch:
 		c.extra(r.key)["enableDropProtection"] = r.decode()["enableDropProtection"]
@@ -43,7 +42,7 @@ func (c *cloud) spannerAPI(r request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		statements, _ := answer["statements"].([]any)
+		statements := at[[]any](answer, "statements")
 		for _, role := range c.roles[path.Dir(r.name)] {
 			statements = append(statements, role)
 		}
@@ -57,7 +56,7 @@ func (c *cloud) spannerAPI(r request) (any, error) {
 	}
 	switch {
 	case r.method == http.MethodDelete:
-		maps.DeleteFunc(c.docs, func(at key, _ doc) bool { return at.api == r.api && strings.HasPrefix(at.name+"/", r.name+"/") })
+		maps.DeleteFunc(c.docs, func(of key, _ doc) bool { return of.api == r.api && strings.HasPrefix(of.name+"/", r.name+"/") })
 		delete(c.roles, r.name)
 	case kind == "databases":
 		answer["versionRetentionPeriod"], err = c.versionRetention(r, base)
@@ -85,9 +84,8 @@ func (c *cloud) extra(of key) doc {
 
 func (c *cloud) createInstance(r request, base string) (any, error) {
 	body := r.decode()
-	instance, _ := body["instance"].(doc)
-	id, _ := body["instanceId"].(string)
-	kept := c.extra(key{r.api, r.name + "/" + id})
+	instance := at[doc](body, "instance")
+	kept := c.extra(key{r.api, r.name + "/" + at[string](body, "instanceId")})
 	for _, unknown := range []string{"edition", "defaultBackupScheduleType", "config"} {
 		kept[unknown] = instance[unknown]
 		delete(instance, unknown)
@@ -104,9 +102,8 @@ var (
 func (c *cloud) updateDDL(r request, base string) (any, error) {
 	database := path.Dir(r.name)
 	body := r.decode()
-	statements, _ := body["statements"].([]any)
 	var others []any
-	for _, statement := range statements {
+	for _, statement := range at[[]any](body, "statements") {
 		text := strings.TrimSpace(statement.(string))
 		switch {
 		case !aboutRoles.MatchString(text):
@@ -142,8 +139,7 @@ func (c *cloud) pubsubAPI(r request) (any, error) {
 	switch {
 	case strings.HasPrefix(r.name, "projects/"+project+"/schemas"):
 		if r.verb == "commit" {
-			schema, _ := r.decode()["schema"].(doc)
-			maps.Copy(c.docs[r.key], schema)
+			maps.Copy(c.docs[r.key], at[doc](r.decode(), "schema"))
 			return c.docs[r.key], nil
 		}
 		return c.resource(r)
@@ -161,15 +157,14 @@ func (c *cloud) topicsAPI(r request, base string) (any, error) {
 	topic := body
 	if r.method == http.MethodPatch {
 		topic, _ = body["topic"].(doc)
-		mask, _ := body["updateMask"].(string)
-		fields := strings.Split(mask, ",")
+		fields := strings.Split(at[string](body, "updateMask"), ",")
 		if i := slices.Index(fields, "schemaSettings"); i >= 0 {
 			body["updateMask"] = strings.Join(slices.Delete(fields, i, i+1), ",")
 			delete(kept, "schemaSettings")
 		}
 	}
 	if settings, is := topic["schemaSettings"].(doc); is {
-		schema, _ := settings["schema"].(string)
+		schema := at[string](settings, "schema")
 		if _, is := c.docs[key{r.api, schema}]; !is {
 			return nil, notFound(schema)
 		}
@@ -195,8 +190,7 @@ func (c *cloud) subscriptionsAPI(r request, base string) (any, error) {
 	subscription := body
 	if r.method == http.MethodPatch {
 		subscription, _ = body["subscription"].(doc)
-		mask, _ := body["updateMask"].(string)
-		if fields := strings.Split(mask, ","); slices.Contains(fields, "expirationPolicy") {
+		if fields := strings.Split(at[string](body, "updateMask"), ","); slices.Contains(fields, "expirationPolicy") {
 			kept["expirationPolicy"] = subscription["expirationPolicy"]
 			delete(subscription, "expirationPolicy")
 			body["updateMask"] = strings.Join(slices.DeleteFunc(fields, func(f string) bool { return f == "expirationPolicy" }), ",")

@@ -102,8 +102,8 @@ func (c *cloud) functionsAPI(r request) (any, error) {
 
 func (c *cloud) allFunctions(api string) doc {
 	all := []doc{}
-	for at, d := range c.docs {
-		if at.api == api && strings.Contains(at.name, "/functions/") {
+	for of, d := range c.docs {
+		if of.api == api && strings.Contains(of.name, "/functions/") {
 			all = append(all, d)
 		}
 	}
@@ -112,14 +112,13 @@ func (c *cloud) allFunctions(api string) doc {
 
 func (c *cloud) createFunction(r request) (any, error) {
 	name := r.name + "/" + r.query["functionId"][0]
-	at := key{r.api, name}
-	if _, is := c.docs[at]; is {
+	to := key{r.api, name}
+	if _, is := c.docs[to]; is {
 		return nil, exists(name)
 	}
 	function := r.decode()
 	function["name"], function["environment"], function["state"] = name, "GEN_2", "ACTIVE"
-	service, _ := function["serviceConfig"].(doc)
-	service["service"] = strings.Replace(name, "/functions/", "/services/", 1)
+	at[doc](function, "serviceConfig")["service"] = strings.Replace(name, "/functions/", "/services/", 1)
 	trigger, is := function["eventTrigger"].(doc)
 	if !is {
 		return nil, refused("function %s has no trigger", name)
@@ -130,7 +129,7 @@ func (c *cloud) createFunction(r request) (any, error) {
 	if err := c.createTrigger(r, function, trigger); err != nil {
 		return nil, err
 	}
-	c.docs[at] = function
+	c.docs[to] = function
 	return operation(name), nil
 }
 
@@ -166,9 +165,8 @@ func (c *cloud) updateFunction(r request) (any, error) {
 	if err := c.deploy(function); err != nil {
 		return nil, err
 	}
-	trigger, _ := function["eventTrigger"].(doc)
 	if slices.Contains(mask, "event_trigger") {
-		if err := c.createTrigger(r, function, trigger); err != nil {
+		if err := c.createTrigger(r, function, at[doc](function, "eventTrigger")); err != nil {
 			return nil, err
 		}
 	} else if err := c.pushTo(r, function); err != nil {
@@ -182,8 +180,7 @@ func (c *cloud) deleteFunction(r request) (any, error) {
 	if !is {
 		return nil, notFound(r.name)
 	}
-	trigger, _ := function["eventTrigger"].(doc)
-	name, _ := trigger["trigger"].(string)
+	name := at[string](function, "eventTrigger", "trigger")
 	if err := c.pubsubDo(r, http.MethodDelete, c.subscriptionOf(name), nil); err != nil {
 		return nil, err
 	}
@@ -205,12 +202,11 @@ func camel(name string) string {
 
 // createTrigger creates a trigger and a subscription with Eventarc's defaults.
 func (c *cloud) createTrigger(r request, function, trigger doc) error {
-	service, _ := function["serviceConfig"].(doc)
-	name, _ := service["service"].(string)
+	name := at[string](function, "serviceConfig", "service")
 	c.run.triggers++
 	id := fmt.Sprintf("%s-%06d", path.Base(name), c.run.triggers)
 	triggerName := strings.Replace(path.Dir(path.Dir(name)), "/services", "", 1) + "/triggers/" + id
-	topic, _ := trigger["pubsubTopic"].(string)
+	topic := at[string](trigger, "pubsubTopic")
 	subscription := fmt.Sprintf("projects/%s/subscriptions/eventarc-%s-%s-sub-000", project, trigger["triggerRegion"], id)
 	err := c.pubsubDo(r, http.MethodPut, subscription, doc{
 		"topic": topic, "ackDeadlineSeconds": 10, "messageRetentionDuration": "86400s",
@@ -228,16 +224,12 @@ func (c *cloud) createTrigger(r request, function, trigger doc) error {
 }
 
 func (c *cloud) subscriptionOf(trigger string) string {
-	transport, _ := c.docs[key{"eventarc", trigger}]["transport"].(doc)
-	pubsub, _ := transport["pubsub"].(doc)
-	name, _ := pubsub["subscription"].(string)
-	return name
+	return at[string](c.docs[key{"eventarc", trigger}], "transport", "pubsub", "subscription")
 }
 
 // pushTo changes the existing subscription to push to the new instance.
 func (c *cloud) pushTo(r request, function doc) error {
-	trigger, _ := function["eventTrigger"].(doc)
-	name, _ := trigger["trigger"].(string)
+	name := at[string](function, "eventTrigger", "trigger")
 	function = doc{"pushConfig": doc{"pushEndpoint": c.run.running[path.Base(r.name)].url}}
 	return c.pubsubDo(r, http.MethodPost, c.subscriptionOf(name)+":modifyPushConfig", function)
 }
@@ -252,8 +244,7 @@ func (c *cloud) pubsubDo(r request, method, name string, body doc) error {
 
 // deploy builds a function and replaces its running instance.
 func (c *cloud) deploy(function doc) error {
-	build, _ := function["buildConfig"].(doc)
-	service, _ := function["serviceConfig"].(doc)
+	build, service := at[doc](function, "buildConfig"), at[doc](function, "serviceConfig")
 	for _, account := range []any{service["serviceAccountEmail"], path.Base(fmt.Sprint(build["serviceAccount"]))} {
 		if !c.members[fmt.Sprintf("serviceAccount:%s", account)] {
 			return refused("Service account %s does not exist.", account)
@@ -281,17 +272,14 @@ func (c *cloud) environment(function, service, build doc) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	variables, _ := service["environmentVariables"].(doc)
-	for name, value := range variables {
+	for name, value := range at[doc](service, "environmentVariables") {
 		text := fmt.Sprint(value)
 		if file, is := mounted[text]; is { // a mounted path is a local file here
 			text = file
 		}
 		environment = append(environment, name+"="+text)
 	}
-	secrets, _ := service["secretEnvironmentVariables"].([]any)
-	for _, s := range secrets {
-		secret, _ := s.(doc)
+	for _, secret := range docsAt(service, "secretEnvironmentVariables") {
 		value, err := c.secret(service, secret["secret"], secret["version"])
 		if err != nil {
 			return nil, err
@@ -304,12 +292,8 @@ func (c *cloud) environment(function, service, build doc) ([]string, error) {
 // mount writes secret volumes to files, and returns the files by mount path.
 func (c *cloud) mount(service doc) (map[string]string, error) {
 	mounted := map[string]string{}
-	volumes, _ := service["secretVolumes"].([]any)
-	for _, v := range volumes {
-		volume, _ := v.(doc)
-		versions, _ := volume["versions"].([]any)
-		for _, ver := range versions {
-			version, _ := ver.(doc)
+	for _, volume := range docsAt(service, "secretVolumes") {
+		for _, version := range docsAt(volume, "versions") {
 			value, err := c.secret(service, volume["secret"], version["version"])
 			if err != nil {
 				return nil, err
@@ -335,18 +319,16 @@ func (c *cloud) secret(service doc, secret, version any) (string, error) {
 	if !strings.Contains(policy, "secretmanager.secretAccessor") || !strings.Contains(policy, fmt.Sprint(service["serviceAccountEmail"])) {
 		return "", refused("%s has no right to read secret %s", service["serviceAccountEmail"], name)
 	}
-	payload, _ := stored["payload"].(doc)
-	value, err := base64.StdEncoding.DecodeString(fmt.Sprint(payload["data"]))
+	value, err := base64.StdEncoding.DecodeString(at[string](stored, "payload", "data"))
 	return string(value), err
 }
 
 // built returns the program built from exactly the uploaded files.
 func (p *platform) built(build doc) (string, error) {
-	source, _ := build["source"].(doc)
-	storage, _ := source["storageSource"].(doc)
-	archive, is := p.uploads[fmt.Sprint(storage["object"])]
+	object := at[string](build, "source", "storageSource", "object")
+	archive, is := p.uploads[object]
 	if !is {
-		return "", fmt.Errorf("no upload %v", storage["object"])
+		return "", fmt.Errorf("no upload %q", object)
 	}
 	files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 	if err != nil {
@@ -354,7 +336,7 @@ func (p *platform) built(build doc) (string, error) {
 	}
 	// Not of the archive, which has the times of its files.
 	sum := sha256.New()
-	dir := filepath.Join(p.dir, fmt.Sprint(storage["object"]))
+	dir := filepath.Join(p.dir, object)
 	for _, file := range files.File {
 		if err := unpack(file, dir, sum); err != nil {
 			return "", err

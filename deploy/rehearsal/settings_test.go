@@ -24,7 +24,6 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"BANK_URL", "http://bank.example", "BANK_URL is 'http://bank.example'; expected an https URL"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "http://localhost:4318", "OTEL_EXPORTER_OTLP_ENDPOINT is 'http://localhost:4318'; expected an https URL"},
 		{"BANK_PROFILE_FILE", "none.json", "BANK_PROFILE_FILE: no file"},
-		{"SETTLE_TIMEOUT", "25", "SETTLE_TIMEOUT is '25'; expected a number with s, m, h or d"},
 		{"SETTLE_TIMEOUT", "9s", "SETTLE_TIMEOUT is 9s; expected 10s to 9m"},
 		{"MAX_DELIVERY_ATTEMPTS", "4", "MAX_DELIVERY_ATTEMPTS is 4; expected 5 to 100"},
 		{"SETTLE_MEMORY", "1.5Gi", "SETTLE_MEMORY is '1.5Gi'; expected mebibytes or gibibytes"},
@@ -48,7 +47,6 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"SETTLE_MEMORY", "5Gi", "SETTLE_CPU is 1 and SETTLE_MEMORY 5Gi; this CPU allows 128Mi to 4096Mi"},
 		{"RUNTIME", "nodejs22", "RUNTIME is 'nodejs22'; expected a Go runtime"},
 		{"RUNTIME", "go108", "RUNTIME is go108; go.mod needs"},
-		{"RUNTIME", "go125", "RUNTIME is go125; go.mod needs go126 or later"},
 		{"RECONCILE_CRON", "", "RECONCILE_CRON is ''; expected cron's five fields"},
 		{"RECONCILE_CRON", "* * * *", "RECONCILE_CRON is '* * * *'; expected cron's five fields"},
 		{"RECONCILE_CRON", "every 1 minutes of every hour", "RECONCILE_CRON is 'every 1 minutes of every hour'"},
@@ -64,7 +62,6 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"SPANNER_PROCESSING_UNITS", "1500", "SPANNER_PROCESSING_UNITS is '1500'; expected 100 to 900 in hundreds, or thousands"},
 
 		// Two resources with one name.
-		{"RECONCILE_TOPIC", "payouts", "PAYOUTS_TOPIC and RECONCILE_TOPIC are both 'payouts'; they must differ"},
 		{"PAYOUTS_TOPIC", "payouts-dead-letters", "PAYOUTS_TOPIC and DEAD_LETTER_TOPIC are both 'payouts-dead-letters'"},
 		{"RECONCILE_TOPIC", "payouts-dead-letters", "RECONCILE_TOPIC and DEAD_LETTER_TOPIC are both 'payouts-dead-letters'"},
 		{"RECONCILE_FUNCTION", "settle-payout", "SETTLE_FUNCTION and RECONCILE_FUNCTION are both 'settle-payout'"},
@@ -79,18 +76,12 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"BANK_CONCURRENCY", "0", "BANK_CONCURRENCY is 0; expected 1 to 1000"},
 		{"BANK_STATUS_TIMEOUT", "25s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
 		{"SETTLE_FUNCTION_TIMEOUT", "120s", "SETTLE_FUNCTION_TIMEOUT is 120s and SETTLE_ACK_DEADLINE 120s"},
-		{"SETTLE_ACK_DEADLINE", "90s", "SETTLE_FUNCTION_TIMEOUT is 90s and SETTLE_ACK_DEADLINE 90s"},
 		{"SETTLE_ACK_DEADLINE", "601s", "SETTLE_ACK_DEADLINE is 601s; expected 10s to 10m"},
-		{"RECONCILE_FUNCTION_TIMEOUT", "2m", "takes up to 120s, and RECONCILE_FUNCTION_TIMEOUT is 2m"},
 		{"RECONCILE_ACK_DEADLINE", "2m30s", "RECONCILE_FUNCTION_TIMEOUT is 150s and RECONCILE_ACK_DEADLINE 2m30s"},
 
 		// Receipts live for 100 days; a message can come back for 7 + 31 + 7 + 3.
-		{"SUBSCRIPTION_RETENTION", "8d", "TOPIC_RETENTION is 7d and SUBSCRIPTION_RETENTION 8d"},
 		{"SUBSCRIPTION_RETENTION", "32d", "SUBSCRIPTION_RETENTION is 32d; expected 10m to 31d"},
-		{"DEAD_LETTER_RETENTION", "32d", "DEAD_LETTER_RETENTION is 32d; expected 10m to 31d"},
-		{"BANK_KEY_LIFETIME", "2401h", "the schema keeps receipts for 100 days, and the bank remembers a key for BANK_KEY_LIFETIME 2401h"},
 
-		{"SETTLE_TIMOUT", "25s", "unknown setting SETTLE_TIMOUT"},
 		{"DEFAULT_CURRENCY", "$(touch x)", "expected NAME=value"},
 	} {
 		t.Run(tt.setting+"="+tt.value, func(t *testing.T) {

@@ -1,10 +1,9 @@
 package rehearsal
 
 import (
+	"archive/zip"
 	"bytes"
-	"fmt"
-	"io"
-	"net/http"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,12 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/settleonce/settleonce/internal/test/emulatortest"
-	"github.com/settleonce/settleonce/schema"
 )
 
 // listed returns the files of a directory that gcloud uploads.
@@ -81,110 +76,52 @@ func TestUploadHasOnlyTheFunction(t *testing.T) {
 	}
 }
 
-// upload copies the files that gcloud uploads, and returns the directory.
-func upload(t *testing.T) string {
-	t.Helper()
-	root, dir := filepath.Join("..", ".."), t.TempDir()
-	for _, name := range listed(t, root) {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		addFile(t, dir, name, string(text))
-	}
-	return dir
-}
-
 var requirement = regexp.MustCompile(`(?m)^(?:require )?\s*([^\s/]+\.[^\s]+) (v[^\s]+)`)
 
 // requirements are the modules and versions of a go.mod.
-func requirements(t *testing.T, file string) map[string]string {
+func requirements(t *testing.T, text []byte) map[string]string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]string{}
-	for _, match := range requirement.FindAllStringSubmatch(string(text), -1) {
-		found[match[1]] = match[2]
+	for _, match := range requirement.FindAllSubmatch(text, -1) {
+		found[string(match[1])] = string(match[2])
 	}
 	if len(found) == 0 {
-		t.Fatalf("no requirements in %s", file)
+		t.Fatalf("no requirements in %s", text)
 	}
 	return found
 }
 
-// TestUploadBuildsAndSettles builds the upload as the Go buildpack does, starts it
-// as the platform does, and lets it settle. It prints the program's size and how long
-// a cold start takes, from the start of the process to the answer to its first event.
-func TestUploadBuildsAndSettles(t *testing.T) {
-	t.Parallel()
-	dir := upload(t)
-	before := requirements(t, filepath.Join(dir, "go.mod"))
-	program, err := buildAsBuildpack(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The buildpack tidies go.mod: it may drop requirements of tests, but change no version.
-	for module, version := range requirements(t, filepath.Join(dir, "go.mod")) {
-		if before[module] != version {
-			t.Errorf("go mod tidy made %s %q of %q", module, version, before[module])
-		}
-	}
-	info, err := os.Stat(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements, err := schema.Statements()
-	if err != nil {
-		t.Fatal(err)
-	}
-	environment := []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "K_SERVICE=settle-payout", "FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD",
-		"SPANNER_DATABASE=" + emulatortest.Database(t, statements), "SPANNER_DATABASE_ROLE=settleonce_function",
-		"SPANNER_EMULATOR_HOST=" + emulatortest.Spanner(t).GRPC,
-	}
-	var starts []time.Duration
-	for i := range 3 {
-		began := time.Now()
-		instance, err := launch(t.TempDir(), "settle-payout", program, environment)
+// uploaded checks the files of each upload, and the go.mod that the build left.
+func (r *rehearsal) uploaded(t *testing.T) {
+	listed := listed(t, filepath.Join("..", ".."))
+	for name, archive := range r.cloud.run.uploads {
+		files, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		listening := time.Since(began)
-		answer := deliver(t, instance.url, fmt.Sprintf("stl-%d", i))
-		starts = append(starts, time.Since(began))
-		instance.stop()
-		if !strings.Contains(answer, `"outcome":"applied"`) {
-			t.Fatalf("answer %s", answer)
+		var got []string
+		for _, file := range files.File {
+			if !strings.HasSuffix(file.Name, "/") {
+				got = append(got, file.Name)
+			}
 		}
-		t.Logf("cold start %d: listening after %v, first event settled after %v", i+1, listening.Round(time.Millisecond), starts[i].Round(time.Millisecond))
+		slices.Sort(got)
+		if diff := cmp.Diff(listed, got); diff != "" {
+			t.Errorf("%s (-listed +uploaded):\n%s", name, diff)
+		}
+		before, err := fs.ReadFile(files, "go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := os.ReadFile(filepath.Join(r.cloud.run.dir, name, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The buildpack tidies go.mod: it may drop requirements of tests, but change no version.
+		for module, version := range requirements(t, after) {
+			if was := requirements(t, before)[module]; was != version {
+				t.Errorf("go mod tidy made %s %q of %q", module, version, was)
+			}
+		}
 	}
-	fmt.Printf("deployed program: %.1f MB; cold start to the first settled event: %v (best of %d)\n",
-		float64(info.Size())/1e6, slices.Min(starts).Round(time.Millisecond), len(starts))
-}
-
-// deliver delivers a payout as Eventarc does, and returns the answer.
-func deliver(t *testing.T, url, settlement string) string {
-	t.Helper()
-	body := fmt.Sprintf(`{"message":{"data":%q,"messageId":"1","publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s"}`,
-		base64Of(fmt.Sprintf(`{"settlement_id":%q,"account_id":"reserve-claims","amount_cents":4731}`, settlement)))
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader([]byte(body)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header = http.Header{
-		"Content-Type": {"application/json"}, "Ce-Id": {settlement}, "Ce-Source": {"//pubsub.googleapis.com/projects/p/topics/payouts"},
-		"Ce-Specversion": {"1.0"}, "Ce-Type": {"google.cloud.pubsub.topic.v1.messagePublished"}, "Ce-Time": {"2026-11-29T12:00:00.000Z"},
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }

@@ -77,17 +77,6 @@ func TestBreakerOpensAtHalfOfTheLast20(t *testing.T) {
 	})
 }
 
-func TestBreakerOpensEarly(t *testing.T) {
-	t.Parallel()
-	b := &breaker{now: func() time.Time { return testNow }}
-	for n := 1; n <= breakerLimit; n++ {
-		b.record(transfer.SendUncertain, false)
-		if open := b.wait() > 0; open != (n == breakerLimit) {
-			t.Errorf("open %v after %d sends, all of them uncertain", open, n)
-		}
-	}
-}
-
 // TestOpenBreakerSendsNothing uses sockets. Status requests go on.
 func TestOpenBreakerSendsNothing(t *testing.T) {
 	t.Parallel()

@@ -172,12 +172,12 @@ func joinFaults(faults []error) error {
 	return errors.Join(faults...)
 }
 
-// faults returns the faults of the values, in the order of profileMembers.
+// faults returns the faults of the values, in the order of members.
 func (p Profile) faults() []error {
 	var faults []error
-	for _, m := range profileMembers {
-		if fault := m.fault(p); fault != "" {
-			faults = append(faults, fmt.Errorf("%s %s; expected %s", m.name, fault, m.expected))
+	for _, m := range p.members() {
+		if m.fault != "" {
+			faults = append(faults, fmt.Errorf("%s %s; expected %s", m.name, m.fault, m.expected))
 		}
 	}
 	return append(faults, p.ambiguousWords()...)

@@ -1,6 +1,7 @@
 package bank
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,101 +22,78 @@ type profileMember struct {
 	name     string
 	required bool
 	expected string // for errors
-	// target returns a pointer to the member's value.
-	target func(*Profile) any
-	// fault returns the fault of the value, or "".
-	fault func(Profile) string
+	target   any    // pointer to the member's value
+	fault    string // of the value; empty for none
 }
 
 const (
-	expectedWords = "up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)"
-	expectedCodes = "up to 200 different texts of 1 to 256 visible ASCII characters (about:blank excepted, which says nothing)"
+	expectedBoolean = "true or false"
+	expectedWords   = "up to 200 different words of 1 to 64 characters of A-Z a-z 0-9 _ . - (PART excepted, which is the status of a group)"
+	expectedCodes   = "up to 200 different texts of 1 to 256 visible ASCII characters (about:blank excepted, which says nothing)"
 )
 
-// profileMembers are all members, in the order of the faults in an error.
-var profileMembers = []profileMember{
-	textMember("name", true, "1 to 64 characters of A-Z a-z 0-9 space . _ - that begin with a letter or digit",
-		func(p *Profile) *string { return &p.Name }, func(name string) string { return shapeFault(name, shapeName) }),
-	textMember("transfer_path", false, "a path such as /v1/credit-transfers, without a slash at its end",
-		func(p *Profile) *string { return &p.TransferPath }, func(path string) string { return shapeFault(path, shapePath) }),
-	textMember("key_header", false, "the name of a header of its own, such as Idempotency-Key",
-		func(p *Profile) *string { return &p.KeyHeader }, headerFault),
-	booleanMember("key_quoted", false, func(p *Profile) *bool { return &p.KeyQuoted }),
-	{
-		"key_lifetime", true, "a duration from 1m to 87600h, such as 24h: how long the bank remembers an idempotency key",
-		func(p *Profile) any { return &p.KeyLifetime },
-		func(p Profile) string { return durationFault(p.KeyLifetime, minKeyLifetime, maxKeyLifetime) },
-	},
-	{
-		"visibility_lag", true, "a duration from 0s to 24h, such as 15s, and below half of key_lifetime: how late the look-up may show a transfer",
-		func(p *Profile) any { return &p.VisibilityLag },
-		func(p Profile) string {
-			// A resend needs two not-founds, one lag apart. With a longer lag the bank forgets
-			// the key before the second.
-			return durationFault(p.VisibilityLag, 0, min(maxVisibilityLag, max(p.KeyLifetime, minKeyLifetime)/2-1))
+// members returns all members, in the order of the faults in an error.
+func (p *Profile) members() []profileMember {
+	// A resend needs two not-founds, one lag apart. With a longer lag the bank forgets
+	// the key before the second.
+	longestLag := min(maxVisibilityLag, max(p.KeyLifetime, minKeyLifetime)/2-1)
+	var notFound string
+	if code := p.NotFound.ProblemCode; code != "" {
+		notFound = listFault([]string{code}, shapeCode, problemBlank)
+	}
+	s := &p.Statuses
+	return []profileMember{
+		{"name", true, "1 to 64 characters of A-Z a-z 0-9 space . _ - that begin with a letter or digit", &p.Name, shapeFault(p.Name, shapeName)},
+		{
+			"transfer_path", false, "a path such as /v1/credit-transfers, without a slash at its end",
+			&p.TransferPath, shapeFault(p.TransferPath, shapePath),
 		},
-	},
-	listMember("reject", true, expectedCodes, func(p *Profile) *[]string { return &p.Reject }, shapeCode, problemBlank),
-	nonEmpty(listMember("problem_media_types", false, "1 to 200 different media types in lower case without parameters, such as application/problem+json",
-		func(p *Profile) *[]string { return &p.ProblemMediaTypes }, shapeMediaType, "")),
-	wordsMember("pending", func(s *Statuses) *[]string { return &s.Pending }),
-	nonEmpty(listMember("statuses.confirmed", false, "at least one word, without which no transfer is ever confirmed; "+expectedWords,
-		func(p *Profile) *[]string { return &p.Statuses.Confirmed }, shapeWord, statusGroup)),
-	wordsMember("rejected", func(s *Statuses) *[]string { return &s.Rejected }),
-	wordsMember("returned", func(s *Statuses) *[]string { return &s.Returned }),
-	wordsMember("manual", func(s *Statuses) *[]string { return &s.Manual }),
-	wordsMember("manual_reasons", func(s *Statuses) *[]string { return &s.ManualReasons }),
-	booleanMember("not_found.empty_list", true, func(p *Profile) *bool { return &p.NotFound.EmptyList }),
-	textMember("not_found.problem_code", false,
-		"the type or code of the 404 that means not found, 1 to 256 visible ASCII characters other than about:blank, or no such member",
-		func(p *Profile) *string { return &p.NotFound.ProblemCode }, func(code string) string {
-			if code == "" {
-				return ""
-			}
-			return listFault([]string{code}, shapeCode, problemBlank)
-		}),
-	textMember("lookup_parameter", false, "the name of a query parameter, such as client_reference",
-		func(p *Profile) *string { return &p.LookupParameter }, func(name string) string { return shapeFault(name, shapeParameter) }),
-}
-
-func textMember(name string, required bool, expected string, field func(*Profile) *string, fault func(string) string) profileMember {
-	return profileMember{
-		name, required, expected,
-		func(p *Profile) any { return field(p) },
-		func(p Profile) string { return fault(*field(&p)) },
+		{"key_header", false, "the name of a header of its own, such as Idempotency-Key", &p.KeyHeader, headerFault(p.KeyHeader)},
+		{"key_quoted", false, expectedBoolean, &p.KeyQuoted, ""},
+		{
+			"key_lifetime", true, "a duration from 1m to 87600h, such as 24h: how long the bank remembers an idempotency key",
+			&p.KeyLifetime, durationFault(p.KeyLifetime, minKeyLifetime, maxKeyLifetime),
+		},
+		{
+			"visibility_lag", true,
+			"a duration from 0s to 24h, such as 15s, and below half of key_lifetime: how late the look-up may show a transfer",
+			&p.VisibilityLag, durationFault(p.VisibilityLag, 0, longestLag),
+		},
+		{"reject", true, expectedCodes, &p.Reject, listFault(p.Reject, shapeCode, problemBlank)},
+		{
+			"problem_media_types", false,
+			"1 to 200 different media types in lower case without parameters, such as application/problem+json",
+			&p.ProblemMediaTypes, cmp.Or(emptyFault(p.ProblemMediaTypes), listFault(p.ProblemMediaTypes, shapeMediaType, "")),
+		},
+		{"statuses.pending", false, expectedWords, &s.Pending, wordsFault(s.Pending)},
+		{
+			"statuses.confirmed", false, "at least one word, without which no transfer is ever confirmed; " + expectedWords,
+			&s.Confirmed, cmp.Or(emptyFault(s.Confirmed), wordsFault(s.Confirmed)),
+		},
+		{"statuses.rejected", false, expectedWords, &s.Rejected, wordsFault(s.Rejected)},
+		{"statuses.returned", false, expectedWords, &s.Returned, wordsFault(s.Returned)},
+		{"statuses.manual", false, expectedWords, &s.Manual, wordsFault(s.Manual)},
+		{"statuses.manual_reasons", false, expectedWords, &s.ManualReasons, wordsFault(s.ManualReasons)},
+		{"not_found.empty_list", true, expectedBoolean, &p.NotFound.EmptyList, ""},
+		{
+			"not_found.problem_code", false,
+			"the type or code of the 404 that means not found, 1 to 256 visible ASCII characters other than about:blank, or no such member",
+			&p.NotFound.ProblemCode, notFound,
+		},
+		{
+			"lookup_parameter", false, "the name of a query parameter, such as client_reference",
+			&p.LookupParameter, shapeFault(p.LookupParameter, shapeParameter),
+		},
 	}
 }
 
-func booleanMember(name string, required bool, field func(*Profile) *bool) profileMember {
-	return profileMember{
-		name, required, "true or false",
-		func(p *Profile) any { return field(p) },
-		func(Profile) string { return "" },
-	}
-}
+func wordsFault(words []string) string { return listFault(words, shapeWord, statusGroup) }
 
-func listMember(name string, required bool, expected string, field func(*Profile) *[]string, want shape, forbidden string) profileMember {
-	return profileMember{
-		name, required, expected,
-		func(p *Profile) any { return field(p) },
-		func(p Profile) string { return listFault(*field(&p), want, forbidden) },
+func emptyFault(list []string) string {
+	if len(list) == 0 {
+		return "is empty"
 	}
-}
-
-func wordsMember(name string, field func(*Statuses) *[]string) profileMember {
-	return listMember("statuses."+name, false, expectedWords, func(p *Profile) *[]string { return field(&p.Statuses) }, shapeWord, statusGroup)
-}
-
-// nonEmpty returns the member of a list that must have an entry.
-func nonEmpty(m profileMember) profileMember {
-	fault := m.fault
-	m.fault = func(p Profile) string {
-		if list, ok := m.target(&p).(*[]string); ok && len(*list) == 0 {
-			return "is empty"
-		}
-		return fault(p)
-	}
-	return m
+	return ""
 }
 
 // profileObjects are the members that are objects.
@@ -142,10 +120,10 @@ func ParseProfile(data []byte) (Profile, error) {
 	if _, given := values["statuses"]; given {
 		p.Statuses = Statuses{}
 	}
-	for _, m := range profileMembers {
+	for _, m := range p.members() {
 		value, present := values[m.name]
 		switch {
-		case present && !readMember(value, m.target(&p)):
+		case present && !readMember(value, m.target):
 			faults = append(faults, fmt.Errorf("%s has a value of another kind; expected %s", m.name, m.expected))
 		case !present && m.required:
 			faults = append(faults, fmt.Errorf("%s is missing; expected %s", m.name, m.expected))
@@ -186,9 +164,10 @@ func splitProfile(data []byte) (values map[string]jsontext.Value, faults []error
 			values[object+"."+name] = value
 		}
 	}
+	members := new(Profile).members()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		known := slices.Contains(profileObjects, name) ||
-			slices.ContainsFunc(profileMembers, func(m profileMember) bool { return m.name == name })
+			slices.ContainsFunc(members, func(m profileMember) bool { return m.name == name })
 		if !known {
 			faults = append(faults, unknownMember(name))
 		}

@@ -3,6 +3,7 @@ package bank
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -186,5 +187,22 @@ func TestGenericProfileIsACopy(t *testing.T) {
 	first.Reject[0], first.Statuses.Confirmed[0] = "changed", "changed"
 	if diff := cmp.Diff(first, GenericProfile()); diff == "" {
 		t.Error("the generic profile was changed")
+	}
+}
+
+func TestProfilesOfTheDocumentation(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../../docs/profiles/*.json")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("%d profiles, %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ParseProfile(text); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
 	}
 }

@@ -179,6 +179,9 @@ func sendRows() []sendRow {
 		},
 		{name: "500 with a listed code", answer: refuse(500, "insufficient_funds")},
 		{name: "500 with a transfer", answer: reply(500, "", goodTransfer)},
+		// At some banks 409 means that the transfer exists.
+		{name: "409 with a transfer", answer: reply(409, "", goodTransfer)},
+		{name: "409 without a body", answer: reply(409, "", "")},
 	}
 	for _, status := range []int{400, 402, 403, 422} {
 		rows = append(rows, sendRow{name: fmt.Sprintf("%d listed", status), answer: refuse(status, "insufficient_funds"), want: transfer.SendRejected})
@@ -192,6 +195,7 @@ func sendRows() []sendRow {
 	for _, status := range []int{500, 501, 502, 504, 505, 507, 520, 599, 600, 999} {
 		rows = append(rows, sendRow{name: fmt.Sprint(status), answer: reply(status, "", "")})
 	}
+	// A client that followed a 301 would turn the POST into a GET that ends in 200.
 	for _, status := range []int{300, 301, 302, 303, 304, 305, 307, 308} {
 		rows = append(rows,
 			sendRow{name: fmt.Sprint(status), answer: reply(status, "Location: /v1/credit-transfers\r\n", "")},

@@ -115,6 +115,11 @@ func TestFaultsWithoutEmulator(t *testing.T) {
 			}, "receipt retention", OK, "receipts 100d >= 31d + 31d + 31d + 72h = 96d",
 		},
 		{
+			"least policy for a shorter subscription", func(s *State) {
+				s.Subscription.Value.MessageRetentionDuration, s.Schema.Value.PolicyDays = inDays(6), 47
+			}, "receipt retention", OK, "receipts 47d >= 6d + 31d + 7d + 72h = 47d",
+		},
+		{
 			"seek to acknowledged messages", func(s *State) {
 				s.Topic.Value.MessageRetentionDuration = nil
 				s.Subscription.Value.MessageRetentionDuration, s.Subscription.Value.RetainAckedMessages = inDays(31), true

@@ -389,23 +389,6 @@ func TestFaultsOnEmulators(t *testing.T) {
 	}
 }
 
-// TestReceiptRetentionFollowsSubscription starts with the least receipt retention for 6
-// days in the subscription.
-func TestReceiptRetentionFollowsSubscription(t *testing.T) {
-	t.Parallel()
-	d := deploy(t)
-	const check = "receipt retention"
-	d.ddl("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 47 DAY))")
-	d.change(t, "message_retention_duration", &pubsubpb.Subscription{MessageRetentionDuration: durationpb.New(6 * day)})
-	if f, failed := d.faults(t)[check]; failed {
-		t.Fatalf("6 days: %+v", f)
-	}
-	d.change(t, "message_retention_duration", &pubsubpb.Subscription{MessageRetentionDuration: durationpb.New(7 * day)})
-	if f := d.faults(t)[check]; f.Status != doctor.Fail {
-		t.Errorf("7 days: %+v", f)
-	}
-}
-
 func TestFailedReadingsAreUnknown(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
