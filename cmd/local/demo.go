@@ -24,7 +24,7 @@ import (
 // messageLimit bounds the wait for the acknowledgement of one message.
 const messageLimit = 20 * time.Second
 
-// demoRetries redeliver within the second or so that a person waits.
+// demoRetries has delays of at most a second, because a person waits for the demo.
 var demoRetries = retries{minBackoff: 50 * time.Millisecond, maxBackoff: time.Second, attempts: 10}
 
 // advances are the steps of the demo's clock, each followed by a run of
