@@ -50,9 +50,9 @@ func newSystem() *system {
 	return sys
 }
 
-// start starts the bank, the emulators and the functions, which listen on the address
-// listen. fixed and defaults are environment variables of the functions; the environment
-// can override only defaults.
+// start starts the bank, the emulators and the functions, which listen on listen.
+// fixed are environment variables of the functions, defaults those that the
+// environment may override.
 func (sys *system) start(ctx context.Context, listen string, fixed, defaults map[string]string, progress *term.Progress) error {
 	// Before the emulators start, which takes seconds: a port in use is the likeliest fault.
 	l, err := listenLocal(ctx, listen)
