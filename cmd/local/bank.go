@@ -48,17 +48,16 @@ func (sys *system) startBank(ctx context.Context) (err error) {
 	return err
 }
 
-// clock is the machine's clock with an offset. The zero value has none. It is safe
-// for concurrent use.
+// clock is the machine's clock plus an offset, zero by default. It is safe for
+// concurrent use.
 type clock struct{ offset atomic.Int64 } // nanoseconds
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.offset.Load())) }
 
-// advanceClock advances the clock by d for everything that schedules bank
-// instructions. The fake bank has a clock of its own. The functions read the
-// machine's clock, so each time of the instructions in Spanner is set back by d
-// instead: the functions only look at differences. Nothing may change an
-// instruction meanwhile. The circuit breaker of the bank's client does not notice.
+// advanceClock advances the fake bank's clock by d. The functions read the machine's
+// clock, and compare it with the times of the instructions. advanceClock therefore sets
+// each of these times in Spanner back by d. The caller must not run the functions
+// meanwhile. The breaker of the bank client keeps its times.
 func (sys *system) advanceClock(ctx context.Context, client *spanner.Client, d time.Duration) error {
 	sys.clock.offset.Add(int64(d))
 	return setBack(ctx, client, d)

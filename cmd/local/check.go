@@ -64,7 +64,7 @@ func check(messages []sampleMessage, seen result) []string {
 		}
 	}
 	if n := c.verified.Unanswered; n > 0 {
-		c.add("verify: %d of %d questions to the bank were not answered", n, c.verified.Asked)
+		c.add("verify: %d of %d status checks were not answered", n, c.verified.Asked)
 	}
 	for _, text := range c.books.CompareBank() {
 		c.add("bank: %s", text)

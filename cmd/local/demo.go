@@ -25,11 +25,11 @@ import (
 // messageLimit bounds the wait for the acknowledgement of one message.
 const messageLimit = 20 * time.Second
 
-// demoRetries redeliver within the second or so that a person waits.
+// demoRetries has delays of at most a second, because a person waits for the demo.
 var demoRetries = retries{minBackoff: 50 * time.Millisecond, maxBackoff: time.Second, attempts: 10}
 
 // advances are the steps of the demo's clock, each followed by a run of
-// ReconcileBank. The first status request is due 15 s after a send, the next about
+// ReconcileBank. The first status check is due 15 s after a send, the next about
 // 30 s and the next about 2 minutes later. A not-found counts only after the send's
 // deadline, so the third run has the second one that counts, and sends again. The
 // fourth run asks about that send. A confirmed transfer is asked about daily.

@@ -97,7 +97,7 @@ func wantReport(t *testing.T, out string) {
 		"\nstl-8474    reserve-tokyo             150000 JPY  ", "\nstl-8479    amount_cents                       4\n",
 		"\nLedger: quarantine", "  invalid_field amount_cents           2\n", "+3 days    5  3 confirmed, 1 rejected, 1 returned\n",
 		"uncertain → rejected                             1   -305.00 EUR\n", "stl-8484    cp-sent-back     1250.00 USD  RETURNED\n",
-		"\nstl-8485 needs a decision: ", "\nok: 39 messages, ", "\nok: 14 movements, ", " questions to the bank: no violation\n", "\nok: 6 bank instructions, ",
+		"\nstl-8485 needs a decision: ", "\nok: 39 messages, ", "\nok: 14 movements, ", " status checks: no violation\n", "\nok: 6 bank instructions, ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the report lacks %q", want)
@@ -207,7 +207,7 @@ func TestCheckFindsDifferences(t *testing.T) {
 		`verify: `: func(r *result) {
 			r.findings = []audit.Finding{{Violation: audit.Violation{Rule: audit.RuleOnce, SettlementID: "stl-1"}}}
 		},
-		`verify: 1 of 1 questions to the bank were not answered`:      func(r *result) { r.verified = audit.Summary{Asked: 1, Unanswered: 1} },
+		`verify: 1 of 1 status checks were not answered`:      func(r *result) { r.verified = audit.Summary{Asked: 1, Unanswered: 1} },
 		`bank: settlement "stl-1": the bank instruction is confirmed`: func(r *result) { r.books.Ledger = nil },
 		`bank: settlement "stl-1": the movement is `:                  func(r *result) { r.books.Ledger[0].AmountMinor++ },
 		`bank: the bank's ledger has `: func(r *result) {

@@ -179,7 +179,7 @@ func writeSummary(b *strings.Builder, messages []sampleMessage, seen result) {
 		outcomes[settle.OutcomeConflict], outcomes[settle.OutcomeQuarantined])
 	fmt.Fprintf(b, "ok: %d movements, %d receipts, %d conflicts, %d in quarantine: answers, ledger and sample agree\n",
 		len(stored.Movements), len(stored.Receipts), len(stored.Conflicts), len(stored.Quarantined))
-	fmt.Fprintf(b, "ok: %d rows verified, %d questions to the bank: no violation\n", seen.verified.Rows, seen.verified.Asked)
+	fmt.Fprintf(b, "ok: %d rows verified, %d status checks: no violation\n", seen.verified.Rows, seen.verified.Asked)
 	fmt.Fprintf(b, "ok: %d bank instructions, %d reversals, %d transfers at the bank: they agree, transfer by transfer\n",
 		len(stored.Instructions), len(stored.Reversals), len(seen.books.Ledger))
 }

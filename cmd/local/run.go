@@ -16,7 +16,8 @@ import (
 	"github.com/settleonce/settleonce/internal/term"
 )
 
-// runRetries are a deployment's with shorter delays.
+// runRetries has shorter delays and fewer attempts than a deployment (10 s to 600 s, 100
+// attempts), so that a failing message is a dead letter after about four minutes.
 var runRetries = retries{minBackoff: time.Second, maxBackoff: time.Minute, attempts: 10}
 
 // tick is the message that triggers ReconcileBank, which ignores its content.

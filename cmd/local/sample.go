@@ -20,7 +20,8 @@ var sampleFile []byte
 // sampleMessage is a message of the sample with its expected results.
 type sampleMessage struct {
 	Name string `json:"name"`
-	// Data is the message's data: the JSON value, or for a JSON string its text.
+	// Data is the message's data. A JSON string stands for its decoded text, so that a
+	// sample can hold invalid JSON.
 	Data jsontext.Value `json:"data"`
 	// Publish is the number of publications, each with a new message ID. Defaults
 	// to 1.
@@ -34,7 +35,7 @@ type sampleMessage struct {
 	Expect settle.Outcome `json:"expect"`
 	// Fields are the differing members of a conflict.
 	Fields []string `json:"fields"`
-	// Reason and Member are those of a quarantined message.
+	// Reason and Member are the quarantine reason and the faulty member.
 	Reason payout.Reason `json:"reason"`
 	Member string        `json:"member"`
 	// States are the states of the bank instruction, in order; empty for a payout
@@ -58,7 +59,7 @@ func parseSample(file []byte) ([]sampleMessage, error) {
 	return messages, nil
 }
 
-// payload returns the data that is published.
+// payload returns the data to publish.
 func (m sampleMessage) payload() ([]byte, error) {
 	if m.Data.Kind() != jsontext.KindString {
 		return m.Data, nil

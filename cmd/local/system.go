@@ -24,7 +24,7 @@ import (
 // closeLimit bounds each step of system.close.
 const closeLimit = 10 * time.Second
 
-// system is all parts that run on this machine.
+// system is the local system: bank, emulators and functions.
 type system struct {
 	project  string // of the database and the topics
 	spanner  *emulator.Spanner
@@ -84,12 +84,13 @@ func (sys *system) start(ctx context.Context, listen string, variables map[strin
 	return sys.serveFunctions(ctx, l)
 }
 
-// variables lead the functions to the other parts.
+// variables returns the environment variables by which the functions find the other parts.
 func (sys *system) variables() map[string]string {
 	return map[string]string{
 		config.EnvDatabase: sys.database, config.EnvEmulatorHost: sys.spanner.GRPC,
 		config.EnvBankURL: sys.bankURL, config.EnvBankToken: bankToken, config.EnvBankProfile: "",
-		// With a target the framework serves that function alone, at the root path.
+		// Empty: the framework then serves both functions, each at its own path. With a target it
+		// would serve only that function, at the root path.
 		"FUNCTION_TARGET": "",
 	}
 }

@@ -25,7 +25,7 @@ const (
 	// ackLeast is the least ack deadline.
 	ackLeast = 60 * time.Second
 
-	// envPubSubHost names a running Pub/Sub emulator, whose Source it then is.
+	// envPubSubHost names a running Pub/Sub emulator. The emulator's Source is then this name.
 	envPubSubHost = "PUBSUB_EMULATOR_HOST"
 )
 

@@ -69,7 +69,7 @@ type Event struct {
 	Detail string
 }
 
-// Causes of events.
+// Causes of events, beside [CauseDecided].
 const (
 	CauseCreated = "created"
 	CauseSend    = "send"
