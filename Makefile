@@ -36,7 +36,7 @@ BUILD_LOCAL = if $(GO) build -n cloud.google.com/go/spanner 2>&1 | grep -q '/com
 	then echo "compiling, about a minute the first time" >&2; $(QUICK) ./cmd/local; else $(GO) build -o $(LOCAL) ./cmd/local; fi
 
 .PHONY: run
-run: ## the whole system on this machine, until interrupted (ARGS="--listen 127.0.0.1:8080")
+run: ## run the whole system on this machine until interrupted (ARGS="--listen 127.0.0.1:8080")
 	@$(BUILD_LOCAL)
 	@$(LOCAL) $(ARGS)
 
@@ -46,7 +46,7 @@ demo: ## settle a sample of messages, show the ledger, and compare it with the b
 	@$(LOCAL) demo $(ARGS)
 
 .PHONY: build
-build: ## the programs, into bin/
+build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
 # The end-to-end tests run first and alone, since some of them measure seconds. The others wait for their emulators more
@@ -55,7 +55,7 @@ E2E    = ./internal/test/e2e
 OTHERS = $$($(GO) list ./... | grep -v '/internal/test/e2e$$')
 
 .PHONY: test
-test: ## all tests
+test: ## run all tests
 	@$(GO) build ./...
 	$(GO) test -count=1 -timeout=$(TIMEOUT) $(E2E)
 	@$(GO) test -p 2 -count=1 -timeout=$(TIMEOUT) $(OTHERS)
@@ -65,40 +65,40 @@ UNIT = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.
 	grep -v -e '/settleonce/emulator' -e 'emulatortest' -e 'pgcluster' | cut -d' ' -f1)
 
 .PHONY: check
-check: lint ## before each commit: build, linters, go vet, and the tests that need no emulator
+check: lint ## run the linters, build, and run the tests that need no emulator; before each commit
 	@$(GO) build ./...
 	@$(GO) test -count=1 -timeout=5m $(UNIT)
 
 .PHONY: race
-race: ## all tests under the race detector
+race: ## run all tests under the race detector
 	@$(GO) build -race ./...
 	$(GO) test -race -count=1 -timeout=$(TIMEOUT_RACE) $(E2E)
 	@$(GO) test -race -p 2 -count=1 -timeout=$(TIMEOUT_RACE) $(OTHERS)
 
 .PHONY: race-unit
-race-unit: ## the tests that need no emulator, under the race detector
+race-unit: ## run the tests that need no emulator under the race detector
 	@$(GO) test -race -count=1 -timeout=$(TIMEOUT) $(UNIT)
 
 # The Go command prints what a test of the current directory writes, a line for each mutant.
 .PHONY: mutants
-mutants: ## the tests that must catch each of sixteen deliberate faults (NAME=one of internal/test/mutants/testdata)
+mutants: ## insert each of sixteen faults and run the tests that must fail (NAME=a patch of internal/test/mutants/testdata)
 	@cd internal/test/mutants && $(GO) test -count=1 -timeout=30m -mutants.run=$(NAME)
 
 # Takes a quarter of an hour on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
-bench: ## compare Settle Once with alternatives; figures and chart into docs/ (ARGS="--quick", "--help")
+bench: ## compare Settle Once with alternatives, and write figures and chart into docs/ (ARGS="--quick", "--help")
 	@mkdir -p bin
 	@$(GO) build -o bin/bench ./internal/test/bench
 	@bin/bench $(ARGS)
 
 .PHONY: microbench
-microbench: ## all Go benchmarks with allocations (BENCH=pattern)
+microbench: ## run all Go benchmarks and count allocations (BENCH=pattern)
 	$(GO) test -run='^$$' -bench='$(BENCH)' -benchmem ./...
 
 # The Go command fuzzes one target of one package at a time. Left to itself it spends most of the time on making each
 # input that reaches something new as small as it can.
 .PHONY: fuzz
-fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
+fuzz: ## run every fuzz target in turn (FUZZTIME=60s each)
 	@found=0; \
 	pkgs=$$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) || exit 1; \
 	for pkg in $$pkgs; do \
@@ -113,39 +113,39 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 
 # A failure names its seed: SEED draws that one sequence again, and with SECONDS those of the seeds after it too.
 .PHONY: sim
-sim: ## random sequences against model Pub/Sub, store faults and bank, each step checked (SECONDS=60, or SEED=)
+sim: ## run random sequences of deliveries and faults, and check every step (SECONDS=60, or SEED=)
 	$(GO) test -count=1 -v -timeout=$$(($(SECONDS) + 300))s -run='^(TestSequences|TestKept)$$' ./internal/test/sim \
 		-sim.seconds=$(SECONDS) $(if $(SEED),-sim.seed=$(SEED))
 
 # SEED draws the messages of a failure again; which fault meets which of them depends on the schedule too. What a
 # failure draws for a web browser is kept in bin/.
 .PHONY: linear
-linear: ## concurrent deliveries while Commits and answers get lost, checked for an order (HISTORIES=50, SEED=)
+linear: ## deliver concurrently while commits and answers get lost, and check for a valid order (HISTORIES=50, SEED=)
 	@mkdir -p bin
 	$(GO) test -count=1 -v -timeout=$$(($(HISTORIES) * 20 + 300))s -run='^TestStoresOnSpanner$$' -artifacts -outputdir=bin ./internal/test/linear \
 		-linear.histories=$(HISTORIES) $(if $(SEED),-linear.seed=$(SEED))
 
 # SEED draws the messages of a run again. When memory has grown, what it holds is kept in bin/.
 .PHONY: soak
-soak: ## 50,000 messages, 64 at a time, each counted, memory watched (MINUTES= of messages instead, SEED=)
+soak: ## deliver 50,000 messages, 64 at a time, and check every row and the memory (MINUTES=60 runs for a time instead; SEED=)
 	@mkdir -p bin
 	$(GO) test -tags=soak -count=1 -v -timeout=$(if $(MINUTES),$$(($(MINUTES) + 15)),60)m -run='^TestSoak$$' -artifacts -outputdir=bin $(E2E) \
 		$(if $(MINUTES),-soak.minutes=$(MINUTES)) $(if $(SEED),-soak.seed=$(SEED))
 
 .PHONY: verify-large
-verify-large: ## a database of 100,000 settlements verified, and the peak of memory (COUNT=100000)
+verify-large: ## verify a database of 100,000 settlements and print the peak memory (COUNT=100000)
 	$(GO) test -count=1 -v -timeout=60m -run='^TestVerifyLarge$$' ./cmd/settlectl -verify.count=$(COUNT)
 
 .PHONY: crash
-crash: ## every crash point alone: kill the function, and settlectl, before and after everything that it sends
+crash: ## run only the crash tests: kill the function or settlectl before and after each request
 	$(GO) test -count=1 -v -timeout=$(TIMEOUT) -run='^TestEveryCrashPoint$$' $(E2E) ./cmd/settlectl
 
 .PHONY: deploy-rehearsal
-deploy-rehearsal: ## the deployment scripts with the real gcloud, offline, and what they upload built, measured and run
+deploy-rehearsal: ## run the deployment scripts offline with the real gcloud, then build and run the upload
 	$(GO) test -count=1 -v -timeout=$(TIMEOUT) ./deploy/rehearsal
 
 .PHONY: lint
-lint: ## linters, formatting, go vet, go.mod, shell scripts
+lint: ## check style, formatting, go vet, go.mod and the shell scripts
 	$(GOLANGCI) config verify
 	$(GOLANGCI) run
 	$(GO) vet -tags=soak ./...
@@ -161,7 +161,7 @@ lint: ## linters, formatting, go vet, go.mod, shell scripts
 # Sources by area without tests, tests, the counts that keep the language plain (limits in parentheses), and the files
 # that a newcomer sees first.
 .PHONY: house
-house: ## lines of code by area, plain-English counts, README's lines, files at the root
+house: ## count lines by area, words that plain English avoids, README's lines and root files
 	@count() { git ls-files $$1 | grep '\.go$$' | grep $$2 '_test\.go$$' | xargs cat /dev/null | wc -l; }; \
 	for area in function.go cmd internal/settle internal/spannerstore internal/event internal/bank internal/ledger internal/audit \
 		internal/test emulator deploy; do printf '%-22s %6d Go, %6d tests\n' "$$area" $$(count "$$area" -v) $$(count "$$area"); done; \
@@ -177,5 +177,5 @@ fmt: ## format the Go files
 	$(GOLANGCI) fmt
 
 .PHONY: clean
-clean: ## remove what build made
+clean: ## remove bin/
 	rm -rf bin

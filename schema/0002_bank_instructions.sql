@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS bank_instructions (
   final_at TIMESTAMP,                     -- time of the state confirmed, rejected or returned; NULL: open
   bank_transfer_id STRING(MAX),           -- the bank's ID of the transfer; NULL: unknown
   bank_status STRING(64),                 -- the bank's latest status word; NULL: unknown
-  checks INT64 NOT NULL,                  -- status requests without a change since the state began or the latest send; sets the interval of the next
+  checks INT64 NOT NULL,                  -- number of status requests since the state began or the latest send, whichever is later, that changed nothing; determines the pause before the next one
   next_check_at TIMESTAMP,                -- time of the next check; NULL: none
   created_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp
   uncertain_since TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- created_at while the state is uncertain; NULL: another state

@@ -5,9 +5,9 @@
 CREATE TABLE IF NOT EXISTS settlement_conflicts (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the first part of the primary key
   settlement_id STRING(128) NOT NULL,     -- ID of the settled payout
-  payload_hash STRING(128) NOT NULL,      -- hash of the rejected payout
+  payload_hash STRING(128) NOT NULL,      -- hash of the conflicting payout
   fields ARRAY<STRING(32)> NOT NULL,      -- the members that differ
-  payload BYTES(MAX) NOT NULL,            -- the rejected message, byte for byte
+  payload BYTES(MAX) NOT NULL,            -- the conflicting message, byte for byte
   message_id STRING(MAX) NOT NULL,        -- Pub/Sub message ID of its first delivery; empty: unknown
   last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest counted delivery, to count it once
   deliveries INT64 NOT NULL,              -- number of deliveries

@@ -18,9 +18,9 @@ var instructionTimes = []string{
 	"created_at", "uncertain_since",
 }
 
-// AdvanceClock moves all times of a settlement's bank instruction back by d; an empty
-// settlement ID means all instructions. The walked processes read the machine's clock,
-// which a test cannot set.
+// AdvanceClock simulates that d has passed: it subtracts d from every stored time of the
+// settlement's bank instruction, or of all instructions for an empty settlement ID. The
+// processes under test use the machine's clock, which a test cannot set.
 func AdvanceClock(t testing.TB, client *spanner.Client, settlementID string, d time.Duration) {
 	t.Helper()
 	older := make([]string, len(instructionTimes))

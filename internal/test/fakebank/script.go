@@ -47,9 +47,9 @@ const (
 type Attempt struct {
 	// Before ends the exchange before the bank reads the transfer.
 	Before Before
-	// BeforeStatus, unless zero, is answered before the bank reads the transfer:
-	// 301, 401, 408, 425, 429, 503 and the like. A redirect leads to a URL that
-	// answers 200 to GET.
+	// BeforeStatus is the HTTP status with which the bank answers without reading the
+	// transfer, such as 401, 429 or 503; 0: it reads the transfer. The URL of a
+	// redirect answers 200 to GET.
 	BeforeStatus int
 	// Reject, unless empty, is the code of a refusal with 422, such as
 	// "insufficient_funds". The bank executes nothing, and does not keep the
@@ -61,7 +61,8 @@ type Attempt struct {
 	LateBy time.Duration
 	// Status is the status word in the answer. Defaults to [Accepted].
 	Status string
-	// AfterStatus, unless zero, is answered instead of the transfer, such as 500.
+	// AfterStatus is the HTTP status of an answer without the transfer, after the bank
+	// processed it, such as 500; 0: the answer is the transfer.
 	AfterStatus int
 	// Answer is the form in which the answer arrives.
 	Answer Answer

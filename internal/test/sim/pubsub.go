@@ -149,8 +149,8 @@ func (s *PubSub) Seekable() int {
 	return len(s.Messages)
 }
 
-// Seek revokes the acknowledgement of all messages published at that time or
-// later, and returns them.
+// Seek marks all messages published at that time or later as not acknowledged and not
+// dead-lettered, and returns them.
 func (s *PubSub) Seek(to time.Time) []*Message {
 	var back []*Message
 	for _, m := range s.Messages {
