@@ -208,7 +208,7 @@ func TestReconcileFailsForAManualInstruction(t *testing.T) {
 	f.script("stl-8490", fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
 	f.deliver(payoutJSON("stl-8490", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
-	wantGolden(t, "reconcile_critical.txt", f.act(nil, "reconcile", "stl-8490"), term.ExitNo)
+	wantGolden(t, "reconcile_critical.json", f.act(nil, "reconcile", "stl-8490", "--json"), term.ExitNo)
 	f.sound()
 }
 

@@ -25,27 +25,11 @@ import (
 	"github.com/settleonce/settleonce/internal/term"
 )
 
-// The parts of the help of commands that ask the bank.
-const (
-	bankHelp = `The command uses the function's bank. --function names the deployed function,
-from which it reads BANK_URL, BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG,
-BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT. BANK_TOKEN, and BANK_PROFILE if the
-function has one, come from this program's environment. The command refuses
-other values in the environment that differ from the function's, and a function
-on another database. --bank-from-environment takes all values from the
-environment instead, which is the default with an emulator.
-
-Operators may read the secrets that deploy.sh keeps. BANK_PROFILE names a file
-with the content of the secret settleonce-bank-profile. This command keeps the
-token off the command line:
+// bankHelp is the part of the help of commands that ask the bank.
+const bankHelp = `It asks the bank of --function with the token in BANK_TOKEN. Give also
+BANK_PROFILE if the function has one. To keep the token off the command line:
   export BANK_TOKEN="$(gcloud secrets versions access latest \
-    --secret=settleonce-bank-token)"
-`
-	changeHelp = `With --bank-from-environment, the events of the history get a remark. The clock
-of this machine has to be within 5s of Spanner's.
-`
-	roleHelp = `The database role settleonce_operator is enough.`
-)
+    --secret=settleonce-bank-token)"`
 
 // remarkEnvironment marks events of a bank that was not compared with the function's.
 const remarkEnvironment = "the bank is the one of the operator's environment (--bank-from-environment)"

@@ -34,23 +34,13 @@ func newCheck(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE|-]",
 		Short: "Check a payout message, and print its payload hash",
-		Long: `check reads one payout message from FILE or standard input and applies the
-function's rules to its bytes. It prints the payload hash and the hash's input,
-or the reason for a refusal. It sends nothing.
-
-A message has at most 64 KiB, with the white space around the object. A file for
-publish holds one message per line; check one line at a time.
-
-A message without a currency takes --default-currency, which is the environment
-variable DEFAULT_CURRENCY by default, as in the function. If neither is set, or
-with --default-currency "", such a message is refused.
+		Long: `check applies the function's rules to one payout message of FILE or standard
+input. It prints the payload hash and the hash's input, or the reason for a
+refusal. It sends nothing.
 
 Exit codes: 0 a payout, 1 refused, 2 usage error or unreadable file.`,
-		Example: `  settlectl check payout.json
-  settlectl check --default-currency USD < payout.json
-  echo '{"settlement_id":"stl-1","account_id":"reserve","amount_cents":4731}' |
-    settlectl check --default-currency USD | jq -r .payload_hash`,
-		Args: cobra.MaximumNArgs(1),
+		Example: `  settlectl check --default-currency USD < payout.json`,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := checkCurrency(defaultCurrency); err != nil {
 				return err

@@ -35,10 +35,7 @@ type bankStatus struct {
 	Superseded bool   `json:"superseded,omitzero"`
 	Later      bool   `json:"later,omitzero"` // a key that the database does not know as used
 	Reading    string `json:"reading"`
-	HTTPStatus int    `json:"http_status,omitzero"`
-	Status     string `json:"status,omitzero"`
-	TransferID string `json:"bank_transfer_id,omitzero"`
-	Detail     string `json:"detail,omitzero"`
+	transfer.BankAnswer
 }
 
 const (
@@ -48,42 +45,11 @@ const (
 )
 
 const decideHelp = `decide records the decision of two people about a manual instruction, and their
-evidence. It first asks the bank's status API and shows the answer. It refuses a
-decision that the bank contradicts, and names the next step.
-
---by and --second are statements for an audit. They authenticate no person; the
-first person vouches for the second.
-
-  --confirmed       the bank executed the transfer once and as instructed
-  --rejected        the bank did not execute the transfer and never will, or
-                    returned it: the movement is reversed for good
-  --resend-new-key  send the transfer again under a new idempotency key
-
-A not-found answer does not prove that the bank never will execute a transfer.
-Ask the bank for a written statement, and name it in the note. The note is kept
-for ever: put no payload into it.
-
---resend-new-key needs proof that no earlier key of the instruction can lead to
-a transfer. Either the bank says rejected, or it says not found and its key
-lifetime has passed since the last send. Before each send and at each later
-check the bank is asked about the earlier keys too. If one is alive, the
-instruction becomes manual again with severity CRITICAL. Both functions must run
-this version or a later one. The reconciler sends at its next run; settlectl
-reconcile sends at once.
-
---rejected and --resend-new-key also ask about the keys that the instruction
-could get later, because a restored database can have forgotten a used key. The
-bank must know none of them. --confirmed is refused while the bank says executed
-or pending for more than one key.
-
---without-bank decides although the bank's status is unknown; give the reason in
-the note. An answer of the bank still counts. It excludes --resend-new-key.
+evidence, which is kept for ever: put no payload into --note. It refuses a
+decision that the bank contradicts, and names the next step. It can be repeated.
 
 ` + bankHelp + `
-` + changeHelp + `
-` + roleHelp + `
 
-Running the same command again after a lost answer succeeds without a change.
 Exit codes: 0 recorded, or with --dry-run it would be, 1 refused, 2 usage error
 or no connection, 3 no such settlement, 130 interrupted.`
 
@@ -102,9 +68,7 @@ func newDecide(s streams) *cobra.Command {
 		Example: `  settlectl decide stl-8491 --rejected \
     --by ines@example.com --second bert@example.com \
     --note "bank's letter of 2026-11-30, ref 4711: not executed" \
-    --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl decide stl-8491 --confirmed --by ines --second bert \
-    --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
+    --function projects/p/locations/europe-west1/functions/settle-payout`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -200,11 +164,7 @@ func bankStatuses(c ledger.Case) (all []bankStatus) {
 		return nil
 	}
 	one := func(key string, superseded bool, r transfer.StatusResult) bankStatus {
-		a := r.Answer
-		return bankStatus{
-			Key: key, Superseded: superseded, Reading: r.Reading.String(),
-			HTTPStatus: a.HTTPStatus, Status: a.Status, TransferID: a.TransferID, Detail: a.Detail,
-		}
+		return bankStatus{Key: key, Superseded: superseded, Reading: r.Reading.String(), BankAnswer: r.Answer}
 	}
 	for i, r := range c.Said.Superseded {
 		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))

@@ -35,32 +35,10 @@ type doctorFlags struct {
 	withoutRights                              bool
 }
 
-const doctorHelp = `doctor reads the settings of a deployment and checks that they fit together. It
-changes nothing.
-
-The most important check: a receipt must outlive the last redelivery.
-
-  receipt retention >= subscription retention + dead-letter retention
-                       + topic retention (seek replays it) + 72h
-
-72h is the possible delay of a row deletion policy. Other checks cover the
-bank's key lifetime, the schema, point-in-time recovery, the function's timeout
-and the ack deadline, the retry policy, dead letters and the rights to move
-them, the topic's message schema, the function's trigger and its database role.
-Each check prints its figures, and a remedy if it needs one.
-
---subscription names the subscription of the function's trigger. doctor reads
---function through the Cloud Functions API, its time limits from its environment
-variables. Without --function it uses --function-timeout and this program's
-environment: SETTLE_TIMEOUT, BANK_URL, BANK_KEY_LIFETIME, BANK_SEND_TIMEOUT,
-BANK_STATUS_TIMEOUT, or the function's defaults. The function's trigger and role
-are then unknown.
-
-doctor reads rights from the policies of the subscription and the dead-letter
-topic, and overlooks roles on the whole project. Emulators have no policies.
-
-SPANNER_EMULATOR_HOST and PUBSUB_EMULATOR_HOST select emulators. Otherwise the
-command uses the application default credentials.
+const doctorHelp = `doctor reads the settings of a deployment and checks that they fit together,
+above all that a receipt outlives the last redelivery. It changes nothing.
+Without --function it reads the function's settings from this program's
+environment. SPANNER_EMULATOR_HOST and PUBSUB_EMULATOR_HOST select emulators.
 
 Each check is ok, warn, fail or unknown. Exit codes: 0 all ok or warn, 1 a check
 failed, 2 usage error, or no check failed and at least one is unknown.`
@@ -76,11 +54,7 @@ func newDoctor(s streams) *cobra.Command {
 		Long:  doctorHelp,
 		Example: `  settlectl doctor --database projects/p/instances/i/databases/d \
     --subscription projects/p/subscriptions/eventarc-europe-west1-payouts-sub \
-    --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl doctor --subscription projects/p/subscriptions/s \
-    --function-timeout 90s --without-rights
-  settlectl doctor … --output json |
-    jq -r '.checks[] | select(.status == "fail") | .remedy'`,
+    --function projects/p/locations/europe-west1/functions/settle-payout`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := errors.Join(flags.check(), output.check()); err != nil {

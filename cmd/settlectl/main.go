@@ -86,22 +86,12 @@ func newRoot(s streams) *cobra.Command {
 		Use:   "settlectl",
 		Short: "Operate Settle Once",
 		Long: `settlectl is the operator's tool of Settle Once, which settles payout messages
-exactly once.
+exactly once. Results go to standard output, all other text to standard error.
 
-Results go to standard output, as JSON or as a table. All other text goes to
-standard error. On a terminal, tables fold free text to the terminal's width;
-NO_COLOR switches colours off. In a pipe, tables are as wide as they need.
-
-Exit codes: 0 yes, 1 no (a refused message or decision, an unpublished message,
-a failed check), 2 usage error, or an input, output or connection error, 3 no
-such settlement or message, 130 interrupted.`,
+Exit codes: 0 yes, 1 no (a refused message or decision, a failed check), 2 usage
+error, or an input, output or connection error, 3 no such settlement or message,
+130 interrupted.`,
 		Example: `  settlectl show stl-8472
-  settlectl list conflicts
-  settlectl check payout.json
-  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
-  settlectl doctor --subscription projects/my-project/subscriptions/payouts \
-    --function-timeout 90s
-  settlectl capacity --rate 1000
   source <(settlectl completion bash)`,
 		SilenceUsage:  true, // a page of usage would hide the error
 		SilenceErrors: true, // run prints it

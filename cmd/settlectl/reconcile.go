@@ -28,12 +28,12 @@ const (
 
 // stepReport is the answer of reconcile about one settlement.
 type stepReport struct {
-	SettlementID string        `json:"settlement_id"`
-	Stepped      bool          `json:"stepped"`
-	Why          string        `json:"why,omitzero"` // no step was made
-	Before       instructionAt `json:"before"`
-	After        instructionAt `json:"after"`
-	Events       []stepEvent   `json:"events"`
+	SettlementID string                  `json:"settlement_id"`
+	Stepped      bool                    `json:"stepped"`
+	Why          string                  `json:"why,omitzero"` // no step was made
+	Before       instructionAt           `json:"before"`
+	After        instructionAt           `json:"after"`
+	Events       []spannerstore.EventRow `json:"events"`
 }
 
 // instructionAt is an instruction at one moment.
@@ -42,16 +42,6 @@ type instructionAt struct {
 	Version     int64          `json:"version"`
 	Sends       int64          `json:"sends"`
 	NextCheckAt time.Time      `json:"next_check_at,omitzero"`
-}
-
-type stepEvent struct {
-	Version    int64          `json:"version"`
-	At         time.Time      `json:"recorded_at"`
-	From       transfer.State `json:"from_state"`
-	To         transfer.State `json:"to_state"`
-	Cause      string         `json:"cause"`
-	HTTPStatus int            `json:"http_status,omitzero"`
-	Detail     string         `json:"detail,omitzero"`
 }
 
 // runReport is the answer of reconcile --due.
@@ -66,25 +56,15 @@ type runReport struct {
 	NextDue         time.Time              `json:"next_due,omitzero"`
 }
 
-const reconcileHelp = `reconcile makes the step that the reconciler makes every minute. It leases a due
-instruction, asks the bank about it or sends it, records the result, and shows
-the instruction before and after. With --due it does so for every due
-instruction. It is safe to run at the same time as the reconciler.
-
-An instruction that is not due stays as it is, and the command prints its due
-time: an earlier check would be useless or unsafe.
-
-The command can send to the bank.
+const reconcileHelp = `reconcile makes the step of a due instruction that the reconciler makes every
+minute, and may send to the bank. It is safe to run beside the reconciler. An
+instruction that is not due stays as it is.
 
 ` + bankHelp + `
-` + changeHelp + `
-` + roleHelp + `
 
-Exit codes: 0 a step was made, or with --due no step failed; 1 not due, or with
---due a step failed, or a person must look: an instruction became manual, or the
-bank's answer has severity CRITICAL; 2 usage error or no connection, the step
-failed, or the bank rejected the credentials; 3 no such settlement, 130
-interrupted.`
+Exit codes: 0 a step was made, or with --due no step failed; 1 not due, a step
+of --due failed, or a person must look; 2 usage error, no connection or a failed
+step; 3 no such settlement, 130 interrupted.`
 
 func newReconcile(s streams) *cobra.Command {
 	var (
@@ -141,7 +121,7 @@ func reconcileOne(ctx context.Context, s streams, form string, o *ledger.Operato
 	if err != nil && !idle {
 		return err
 	}
-	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: stepEvents(done.Events)}
+	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: done.Events}
 	if idle {
 		if report.Why = ledger.WhyNotDue(done.After, s.now()); report.Why == "" {
 			report.Why = "another step held it"
@@ -184,26 +164,18 @@ func (a instructionAt) words() string {
 	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, clockOrNever(a.NextCheckAt))
 }
 
-func stepEvents(events []spannerstore.EventRow) []stepEvent {
-	all := []stepEvent{}
-	for _, e := range events {
-		all = append(all, stepEvent{e.Version, e.RecordedAt, e.Event.From, e.Event.To, e.Event.Cause, e.Event.HTTPStatus, e.Event.Detail})
-	}
-	return all
-}
-
 func (r stepReport) print(s streams, form string) error {
 	if form == outputJSON {
 		return printJSON(s.Out, r)
 	}
 	facts := [][2]string{{"settlement", r.SettlementID}, {"before", r.Before.words()}}
 	for _, e := range r.Events {
-		words := fmt.Sprintf("%s: %s → %s", e.Cause, e.From, e.To)
-		if e.HTTPStatus != 0 {
-			words += ", HTTP " + strconv.Itoa(e.HTTPStatus)
+		words := fmt.Sprintf("%s: %s → %s", e.Event.Cause, e.Event.From, e.Event.To)
+		if e.Event.HTTPStatus != 0 {
+			words += ", HTTP " + strconv.Itoa(e.Event.HTTPStatus)
 		}
-		if e.Detail != "" {
-			words += ": " + e.Detail
+		if e.Event.Detail != "" {
+			words += ": " + e.Event.Detail
 		}
 		facts = append(facts, [2]string{"event " + strconv.FormatInt(e.Version, 10), words})
 	}

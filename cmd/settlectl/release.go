@@ -46,33 +46,11 @@ type releaseSummary struct {
 	DryRun          bool   `json:"dry_run,omitzero"`
 }
 
-const releaseHelp = `release publishes a quarantined message again, with its attributes, its ordering
-key and the attribute settleonce-released, and marks its row as released.
-MESSAGE is a Pub/Sub message ID or the hex message_key of its row. The command
-lists the messages if several have the ID. Finding a message ID reads the whole
-table, a message_key only its row.
-
-The command publishes the message and then marks it. After a crash between the
-two the message is still open, and a second release publishes a second copy.
-Both copies are the same payout, which is settled once.
-
-The command refuses a message that the function would refuse again. A message
-without a currency needs --default-currency with the function's present value.
-The command computes its output with this value; the function settles with its
-own DEFAULT_CURRENCY.
-
---edit FILE publishes the bytes of FILE instead. Only the producer knows the
-intended payout and has to agree; name the person in --note. The note and a
-digest of the bytes stay with the row: put no payload into the note.
-
---all releases every open message of one reason, the oldest first, if the
-function would accept it now and Pub/Sub takes it. It asks for confirmation, or
-needs --yes. After a failure, run it again to continue.
-
-A released row is kept for 30 days. PUBSUB_EMULATOR_HOST selects an emulator.
-
-` + roleHelp + `
-Publishing needs roles/pubsub.publisher.
+const releaseHelp = `release publishes a quarantined message again, with its attributes and ordering
+key, and marks its row as released. MESSAGE is a Pub/Sub message ID or a hex
+message_key. It refuses a message that the function would refuse again. With
+--edit FILE it publishes the bytes of FILE, if the producer agrees. Put no
+payload into --note. PUBSUB_EMULATOR_HOST selects an emulator.
 
 Exit codes: 0 released, or with --dry-run it would be, 1 refused (with --all:
 some messages), or several messages have the ID, 2 usage error or no connection,
@@ -92,9 +70,7 @@ func newRelease(s streams) *cobra.Command {
     --default-currency USD --topic projects/my-project/topics/payouts
   settlectl release 7000000000000042 --by ines --edit corrected.json \
     --note "Ada of claims agreed, ticket 311" \
-    --project my-project --topic payouts
-  settlectl release --all --reason missing_field --by ines \
-    --topic projects/my-project/topics/payouts --dry-run`,
+    --project my-project --topic payouts`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -21,20 +21,12 @@ func newReport(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up the payouts of a ledger account in a period",
-		Long: `report sums up an account's movements and reversals of a period, by currency and
-by the present state of the bank instructions. A movement and its reversal each
-belong to the period in which they were recorded. Amounts are exact, in major
-units by the currency's ISO 4217 exponent. The report never adds up different
-currencies. It changes nothing.
+		Long: `report sums up an account's movements and reversals from --from and before --to,
+by currency and present state of the bank instructions. Amounts are exact.
 
-The period begins at --from and ends before --to: for November in UTC, give
---from 2026-11-01 --to 2026-12-01. The CSV has the lines without the totals.
-
-Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
-		Example: `  settlectl report --account reserve-claims --from 2026-11-01 --to 2026-12-01
-  settlectl report --account reserve-claims --from 2026-11-01 \
-    --csv > november.csv`,
-		Args: cobra.NoArgs,
+` + readingExits,
+		Example: `  settlectl report --account reserve-claims --from 2026-11-01 --to 2026-12-01`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, to, err := flags.period(s.now())
 			if err := errors.Join(database.check(), output.check(), err); err != nil {

@@ -17,10 +17,9 @@ func newResolve(s streams) *cobra.Command {
 		Long: `resolve closes cases after their investigation. It moves no money.
 
 Exit codes: those of its commands.`,
-		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
-    --note "the producer is fixed"`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  settlectl resolve conflict stl-8474 --by ines --note "the producer is fixed"`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newResolveConflict(s))
 	return cmd
@@ -35,25 +34,13 @@ func newResolveConflict(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conflict ID",
 		Short: "Close a conflict of a settlement",
-		Long: `resolve conflict closes an open conflict and records the person and the finding.
-The ledger stays as it is: the first payout stands, and the conflicting payout
-stays unsettled.
+		Long: `resolve conflict closes a conflict, and records the person and the finding. The
+first payout stands. The note is kept for ever: put no payload into it. The
+command can be repeated. With several conflicts it lists them and needs --hash.
 
-A settlement with several conflicts, open or closed, needs --hash: the payload
-hash of the conflicting payout, or its beginning. Without --hash the command
-lists the conflicts. The note is kept for ever: put no payload into it.
-
-Running the same command again after a lost answer succeeds. If another conflict
-has come since, it needs --hash.
-
-` + roleHelp + `
-
-Exit codes: 0 closed, 1 refused (no conflict, several and no --hash, closed by
-another person or with another note), 2 usage error or no connection, 3 no such
+Exit codes: 0 closed, 1 refused, 2 usage error or no connection, 3 no such
 settlement, 130 interrupted.`,
-		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
-    --note "the producer sent a draft"
-  settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com \
+		Example: `  settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com \
     --note "a second claim, now stl-8501"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,

@@ -28,17 +28,13 @@ func newTail(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the ledger",
-		Long: `tail prints one line for each commit: movements, steps of bank instructions,
-reversals, conflicts, quarantined messages, and the cases that people close or
-release. It reads the database every --interval and prints the commits in their
-order, each exactly once. It prints a conflict that is delivered repeatedly once
-per interval. Times are UTC. It changes nothing.
+		Long: `tail prints one line for each commit, in their order and each exactly once. It
+reads the database every --interval. Times are UTC. It changes nothing.
 
 Exit codes: 2 usage error or unreadable database, 130 interrupted, which is the
 usual end.`,
-		Example: `  settlectl tail
-  settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
-		Args: cobra.NoArgs,
+		Example: `  settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := parseTime("since", since, s.now())
 			if interval < minInterval {

@@ -319,8 +319,8 @@ func TestVerifyAsksTheBank(t *testing.T) {
 	t.Parallel()
 	f := newHealthyFixture(t)
 	// The bank answers requests about one instruction with an error.
-	if incomplete := f.verifyWithBank(term.ExitError).summary; incomplete.BankUnanswered != 1 || incomplete.Violations != 0 {
-		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.BankAsked, incomplete.BankUnanswered, incomplete.Violations)
+	if incomplete := f.verifyWithBank(term.ExitError).summary; incomplete.Unanswered != 1 || incomplete.Violations != 0 {
+		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.Asked, incomplete.Unanswered, incomplete.Violations)
 	}
 	f.script(stlImpatience, fakebank.Plan{})
 	pending := map[string]bool{}
