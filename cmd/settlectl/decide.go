@@ -55,11 +55,10 @@ or no connection, 3 no such settlement, 130 interrupted.`
 
 func newDecide(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		from     bankFlags
-		output   outputFlags
-		v        ledger.Verdict
-		is       [3]bool
+		o    = operation{streams: s}
+		from bankFlags
+		v    ledger.Verdict
+		is   [3]bool
 	)
 	cmd := &cobra.Command{
 		Use:   "decide ID --confirmed|--rejected|--resend-new-key",
@@ -72,7 +71,7 @@ func newDecide(s streams) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), from.check(database), output.check(), checkText(cmd, "by", "second", "note")); err != nil {
+			if err := errors.Join(o.database.check(), from.check(o.database), o.output.check(), checkText(cmd, "by", "second", "note")); err != nil {
 				return err
 			}
 			for i, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected, transfer.DecideResend} {
@@ -80,7 +79,7 @@ func newDecide(s streams) *cobra.Command {
 					v.Decision = d
 				}
 			}
-			b, err := from.open(cmd.Context(), s, database)
+			b, err := from.open(cmd.Context(), s, o.database)
 			if err != nil {
 				return err
 			}
@@ -88,8 +87,8 @@ func newDecide(s streams) *cobra.Command {
 				return fmt.Errorf("%w, or give --without-bank", errNoBank)
 			}
 			v.Remark = b.auth.remark
-			return withBank(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *ledger.Operator) error {
-				err := decide(ctx, s, output.form, o, args[0], v)
+			return o.changeWithBank(cmd.Context(), args[0], b, func(ctx context.Context, by *ledger.Operator) error {
+				err := o.decide(ctx, by, args[0], v)
 				if authErr := b.auth.err(); authErr != nil && err != nil {
 					return authErr
 				}
@@ -98,9 +97,8 @@ func newDecide(s streams) *cobra.Command {
 		},
 	}
 	registerDecision(cmd, &v, &is)
-	database.register(cmd, s)
+	o.register(cmd, outputTable, outputJSON)
 	from.register(cmd)
-	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
@@ -120,8 +118,8 @@ func registerDecision(cmd *cobra.Command, v *ledger.Verdict, is *[3]bool) {
 }
 
 // decide prints the bank's answer also if it refuses the decision.
-func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id string, v ledger.Verdict) error {
-	c, err := o.Open(ctx, id)
+func (o *operation) decide(ctx context.Context, by *ledger.Operator, id string, v ledger.Verdict) error {
+	c, err := by.Open(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -129,7 +127,7 @@ func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id 
 		SettlementID: id, Decision: v.Decision, FromState: c.Instruction.State, Version: c.Instruction.Version,
 		Bank: bankStatuses(c), Key: c.Instruction.Transfer.Key.String(), Reversed: c.Reversed, Verdict: verdictRefused,
 	}
-	after, made, err := o.Decide(ctx, c, v)
+	after, made, err := by.Decide(ctx, c, v)
 	objection, refused := errors.AsType[*transfer.Refused](err)
 	switch {
 	case refused:
@@ -139,7 +137,7 @@ func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id 
 	default:
 		d.tell(c, after, made, v.DryRun)
 	}
-	if printErr := d.print(s, form, c); printErr != nil {
+	if printErr := o.print(d, func() [][2]string { return d.facts(c) }); printErr != nil {
 		return printErr
 	}
 	return err // nil, or the objection
@@ -179,10 +177,7 @@ func bankStatuses(c ledger.Case) (all []bankStatus) {
 	return append(all, one(c.Instruction.Transfer.Key.String(), false, c.Said.Current))
 }
 
-func (d *decision) print(s streams, form string, c ledger.Case) error {
-	if form == outputJSON {
-		return printJSON(s.Out, d)
-	}
+func (d *decision) facts(c ledger.Case) [][2]string {
 	facts := [][2]string{
 		{"settlement", d.SettlementID},
 		{"state before", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, clockOrNever(c.Last.RecordedAt))},
@@ -205,7 +200,7 @@ func (d *decision) print(s streams, form string, c ledger.Case) error {
 	if d.ToState != "" {
 		facts = append(facts, d.outcome()...)
 	}
-	return printFacts(s, facts)
+	return facts
 }
 
 // words formats the answer for a person.

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
-	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/doctor"
 	"github.com/settleonce/settleonce/internal/term"
@@ -28,13 +26,6 @@ type examination struct {
 	Checks []doctor.Finding `json:"checks"`
 }
 
-// doctorFlags are doctor's flags.
-type doctorFlags struct {
-	database, subscription, function, endpoint string
-	timeout                                    time.Duration
-	withoutRights                              bool
-}
-
 const doctorHelp = `doctor reads the settings of a deployment and checks that they fit together,
 above all that a receipt outlives the last redelivery. It changes nothing.
 Without --function it reads the function's settings from this program's
@@ -45,8 +36,9 @@ failed, 2 usage error, or no check failed and at least one is unknown.`
 
 func newDoctor(s streams) *cobra.Command {
 	var (
-		flags  doctorFlags
-		output outputFlags
+		target   = doctor.Target{Env: s.getenv}
+		endpoint string
+		output   outputFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -57,32 +49,33 @@ func newDoctor(s streams) *cobra.Command {
     --function projects/p/locations/europe-west1/functions/settle-payout`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(flags.check(), output.check()); err != nil {
+			if err := errors.Join(checkTarget(target), output.check()); err != nil {
 				return err
 			}
-			return interruptible(cmd.Context(), func(ctx context.Context) error { return examine(ctx, flags, output.form, s) })
+			target.FunctionsOptions = functionsOptions(endpoint)
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return examine(ctx, target, output.form, s) })
 		},
 	}
 	f := cmd.Flags()
-	databaseFlag(cmd, &flags.database, s)
-	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
+	databaseFlag(cmd, &target.Database, s)
+	f.StringVar(&target.Subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
 	require(cmd, "subscription")
-	f.StringVar(&flags.function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
-	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, if --function is not given")
-	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of another Cloud Functions API than Google's; it gets no credentials")
-	f.BoolVar(&flags.withoutRights, "without-rights", false, "skip the rights to move dead letters")
+	f.StringVar(&target.Function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
+	f.DurationVar(&target.Timeout, "function-timeout", 0, "the function's timeout, if --function is not given")
+	f.StringVar(&endpoint, "functions-endpoint", "", "`URL` of another Cloud Functions API than Google's; it gets no credentials")
+	f.BoolVar(&target.WithoutRights, "without-rights", false, "skip the rights to move dead letters")
 	cmd.MarkFlagsMutuallyExclusive("function", "function-timeout")
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
-func (f doctorFlags) check() error {
-	faults := []error{checkDatabaseName(f.database), checkFunctionName(f.function)}
-	if !subscriptionName.MatchString(f.subscription) {
-		faults = append(faults, fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", f.subscription))
+func checkTarget(t doctor.Target) error {
+	faults := []error{checkDatabaseName(t.Database), checkFunctionName(t.Function)}
+	if !subscriptionName.MatchString(t.Subscription) {
+		faults = append(faults, fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", t.Subscription))
 	}
-	if f.timeout < 0 {
-		faults = append(faults, fmt.Errorf("--function-timeout is %v; give a duration above 0", f.timeout))
+	if t.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("--function-timeout is %v; give a duration above 0", t.Timeout))
 	}
 	return errors.Join(faults...)
 }
@@ -95,14 +88,7 @@ func checkFunctionName(name string) error {
 	return fmt.Errorf("--function is %q; give projects/P/locations/L/functions/F", name)
 }
 
-func examine(ctx context.Context, flags doctorFlags, output string, s streams) error {
-	target := doctor.Target{
-		Database: flags.database, Subscription: flags.subscription, Function: flags.function, Timeout: flags.timeout,
-		Env: s.getenv, WithoutRights: flags.withoutRights,
-	}
-	if flags.endpoint != "" {
-		target.FunctionsOptions = []option.ClientOption{option.WithEndpoint(flags.endpoint), option.WithoutAuthentication()}
-	}
+func examine(ctx context.Context, target doctor.Target, output string, s streams) error {
 	findings := doctor.Examine(doctor.Gather(ctx, target))
 	if ctx.Err() != nil {
 		return ctx.Err()

@@ -65,9 +65,8 @@ type listFlags struct {
 
 func listCommand(s streams, l listing) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
-		flags    listFlags
+		o     = operation{streams: s}
+		flags listFlags
 	)
 	cmd := &cobra.Command{
 		Use:     l.name,
@@ -80,17 +79,11 @@ func listCommand(s streams, l listing) *cobra.Command {
 			if err != nil && !cmd.Flags().Changed("since") && l.since != "" {
 				err = fmt.Errorf("%w; --since is %s by default", err, l.since)
 			}
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
-			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
-				return printList(ctx, r, l, filter, database, output.form, s)
-			})
+			return o.read(cmd.Context(), err, func(ctx context.Context, r ledger.Reader) error { return o.list(ctx, r, l, filter) })
 		},
 	}
-	database.register(cmd, s)
-	database.registerStale(cmd)
-	output.register(cmd, outputTable, outputJSON, outputCSV)
+	o.register(cmd, outputTable, outputJSON, outputCSV)
+	o.database.registerStale(cmd)
 	timeFlag(cmd, &flags.since, "since", l.since, "from which "+l.time)
 	timeFlag(cmd, &flags.until, "until", "", "before which "+l.time)
 	cmd.Flags().IntVar(&flags.limit, "limit", 0, "maximum number of entries; 0: all")
@@ -128,18 +121,19 @@ func (f listFlags) filter(now time.Time, states, reasons []string) (ledger.Filte
 	return ledger.Filter{Since: since, Until: until, AccountID: f.account, Reason: f.reason, State: f.state, Limit: f.limit}, errors.Join(faults...)
 }
 
-func printList(ctx context.Context, r ledger.Reader, l listing, filter ledger.Filter, database databaseFlags, form string, s streams) error {
+func (o *operation) list(ctx context.Context, r ledger.Reader, l listing, filter ledger.Filter) error {
+	form := o.output.form
 	columns, toRow := l.columns, l.row
 	if form == outputCSV {
 		columns, toRow = l.csvColumns, l.csvRow
 	}
-	printer := newRowPrinter(s, form, columns)
+	printer := newRowPrinter(o.streams, form, columns)
 	for entry, err := range l.read(r, ctx, filter) {
 		if err != nil {
-			return database.explain(fmt.Errorf("list %s: %w", l.name, err))
+			return o.database.explain(fmt.Errorf("list %s: %w", l.name, err))
 		}
 		if form == outputJSON {
-			err = printJSON(s.Out, entry)
+			err = printJSON(o.Out, entry)
 		} else {
 			err = printer.print(toRow(entry)...)
 		}

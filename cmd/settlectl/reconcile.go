@@ -68,10 +68,9 @@ step; 3 no such settlement, 130 interrupted.`
 
 func newReconcile(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		from     bankFlags
-		output   outputFlags
-		due      bool
+		o    = operation{streams: s}
+		from bankFlags
+		due  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "reconcile ID|--due",
@@ -83,23 +82,23 @@ func newReconcile(s streams) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(oneOf(args, "ID", due, "--due"), database.check(), from.check(database), output.check()); err != nil {
+			if err := errors.Join(oneOf(args, "ID", due, "--due"), o.database.check(), from.check(o.database), o.output.check()); err != nil {
 				return err
 			}
-			b, err := from.open(cmd.Context(), s, database)
+			b, err := from.open(cmd.Context(), s, o.database)
 			if err != nil {
 				return err
 			}
 			if b.bank == nil {
 				return errNoBank
 			}
-			return withBank(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *ledger.Operator) error {
-				stepper, alarms := b.stepper(s, o.Store)
+			return o.changeWithBank(cmd.Context(), strings.Join(args, ""), b, func(ctx context.Context, by *ledger.Operator) error {
+				stepper, alarms := b.stepper(s, by.Store)
 				var err error
 				if due {
-					err = reconcileDue(ctx, s, output.form, stepper, alarms)
+					err = o.reconcileDue(ctx, stepper, alarms)
 				} else {
-					err = reconcileOne(ctx, s, output.form, o, stepper, alarms, args[0])
+					err = o.reconcileOne(ctx, by, stepper, alarms, args[0])
 				}
 				if authErr := b.auth.err(); authErr != nil {
 					return authErr
@@ -109,25 +108,24 @@ func newReconcile(s streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&due, "due", false, "every due instruction")
-	database.register(cmd, s)
+	o.register(cmd, outputTable, outputJSON)
 	from.register(cmd)
-	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
-func reconcileOne(ctx context.Context, s streams, form string, o *ledger.Operator, stepper *transfer.Stepper, alarms *atomic.Int64, id string) error {
-	done, err := o.Step(ctx, stepper, id)
+func (o *operation) reconcileOne(ctx context.Context, by *ledger.Operator, stepper *transfer.Stepper, alarms *atomic.Int64, id string) error {
+	done, err := by.Step(ctx, stepper, id)
 	idle := errors.Is(err, transfer.ErrNotDue) || errors.Is(err, transfer.ErrLeaseLost)
 	if err != nil && !idle {
 		return err
 	}
 	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: done.Events}
 	if idle {
-		if report.Why = ledger.WhyNotDue(done.After, s.now()); report.Why == "" {
+		if report.Why = ledger.WhyNotDue(done.After, o.now()); report.Why == "" {
 			report.Why = "another step held it"
 		}
 	}
-	if err := report.print(s, form); err != nil {
+	if err := o.print(report, report.facts); err != nil {
 		return err
 	}
 	if idle {
@@ -164,10 +162,7 @@ func (a instructionAt) words() string {
 	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, clockOrNever(a.NextCheckAt))
 }
 
-func (r stepReport) print(s streams, form string) error {
-	if form == outputJSON {
-		return printJSON(s.Out, r)
-	}
+func (r stepReport) facts() [][2]string {
 	facts := [][2]string{{"settlement", r.SettlementID}, {"before", r.Before.words()}}
 	for _, e := range r.Events {
 		words := fmt.Sprintf("%s: %s → %s", e.Event.Cause, e.Event.From, e.Event.To)
@@ -179,12 +174,12 @@ func (r stepReport) print(s streams, form string) error {
 		}
 		facts = append(facts, [2]string{"event " + strconv.FormatInt(e.Version, 10), words})
 	}
-	return printFacts(s, append(facts, [2]string{"after", r.After.words()}))
+	return append(facts, [2]string{"after", r.After.words()})
 }
 
-func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer.Stepper, alarms *atomic.Int64) error {
+func (o *operation) reconcileDue(ctx context.Context, stepper *transfer.Stepper, alarms *atomic.Int64) error {
 	reconciler := transfer.Reconciler{
-		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileLimit, Concurrency: reconcileConcurrency, Margin: stepper.Longest(),
+		Store: stepper.Store, Banking: stepper, Now: o.now, Limit: reconcileLimit, Concurrency: reconcileConcurrency, Margin: stepper.Longest(),
 	}
 	run, err := reconciler.Reconcile(ctx)
 	if err != nil {
@@ -194,7 +189,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
 		OldestUncertain: run.OldestUncertainSeconds, Manual: run.Manual, NextDue: run.NextDue,
 	}
-	if err := report.print(s, form); err != nil {
+	if err := o.print(report, report.facts); err != nil {
 		return err
 	}
 	manual := needsPerson(run.States[transfer.StateManual], alarms)
@@ -208,10 +203,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 	return ctx.Err()
 }
 
-func (r runReport) print(s streams, form string) error {
-	if form == outputJSON {
-		return printJSON(s.Out, r)
-	}
+func (r runReport) facts() [][2]string {
 	var states []string
 	for _, state := range slices.Sorted(maps.Keys(r.States)) {
 		states = append(states, fmt.Sprintf("%d %s", r.States[state], state))
@@ -219,7 +211,7 @@ func (r runReport) print(s streams, form string) error {
 	if len(states) == 0 {
 		states = []string{"none"}
 	}
-	return printFacts(s, [][2]string{
+	return [][2]string{
 		{"due", strconv.Itoa(r.Due)},
 		{"states after", strings.Join(states, ", ")},
 		{"skipped", fmt.Sprintf("%d, held by another step", r.Skipped)},
@@ -227,5 +219,5 @@ func (r runReport) print(s streams, form string) error {
 		{"left", strconv.Itoa(r.Left)},
 		{"manual", fmt.Sprintf("%d in all, waiting for a person", r.Manual)},
 		{"next due", clockOrNever(r.NextDue)},
-	})
+	}
 }

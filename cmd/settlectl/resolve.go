@@ -27,9 +27,8 @@ Exit codes: those of its commands.`,
 
 func newResolveConflict(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
-		r        ledger.Resolution
+		o = operation{streams: s}
+		r ledger.Resolution
 	)
 	cmd := &cobra.Command{
 		Use:   "conflict ID",
@@ -45,12 +44,9 @@ settlement, 130 interrupted.`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check(), checkText(cmd, "by", "note")); err != nil {
-				return err
-			}
 			r.SettlementID = args[0]
-			return operating(cmd.Context(), s, database, args[0], func(ctx context.Context, o *ledger.Operator) error {
-				return resolveConflict(ctx, s, output.form, o, r)
+			return o.change(cmd.Context(), args[0], checkText(cmd, "by", "note"), func(ctx context.Context, by *ledger.Operator) error {
+				return resolveConflict(ctx, s, o.output.form, by, r)
 			})
 		},
 	}
@@ -58,8 +54,7 @@ settlement, 130 interrupted.`,
 	cmd.Flags().StringVar(&r.By, "by", "", "`person` who closes it (required)")
 	cmd.Flags().StringVar(&r.Note, "note", "", "`finding`, in one line (required)")
 	require(cmd, "by", "note")
-	database.register(cmd, s)
-	output.register(cmd, outputTable, outputJSON)
+	o.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 

@@ -366,15 +366,7 @@ func (v *verification) totals(sum audit.Summary) string {
 			visible(t.Currency), visible(t.Account), grouped(t.Movements), majorOf(line.Moved), grouped(t.Reversals), majorOf(line.Reversed), majorOf(line.Net),
 		})
 	}
-	return layOut(v.s, []column{
-		{name: "currency"},
-		{name: "account"},
-		{name: "movements", right: true},
-		{name: "moved", right: true},
-		{name: "reversals", right: true},
-		{name: "reversed", right: true},
-		{name: "net", right: true},
-	}, rows, true)
+	return layOut(v.s, sumColumns(column{name: "account"}), rows, true)
 }
 
 // peakMemory returns the peak memory of the process in bytes; 0: unknown. It prefers
