@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -62,17 +61,10 @@ func checkCurrency(code string) error {
 }
 
 func check(args []string, defaultCurrency string, s streams) error {
-	input, name, err := openInput(args, s)
+	data, err := readMessage(args, s)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = input.Close() }() // nothing was written
-	// One byte over the limit is enough to refuse the message, however large it is.
-	data, err := io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
-	if err != nil {
-		return term.Failf("read the message from %s: %w", name, err)
-	}
-
 	p, err := payout.Decode(data, defaultCurrency)
 	if refusal, ok := errors.AsType[*payout.Refusal](err); ok {
 		answer := report{Verdict: verdictRefused, Reason: refusal.Reason, Member: refusal.Member, Detail: refusal.Detail}
@@ -89,7 +81,7 @@ func check(args []string, defaultCurrency string, s streams) error {
 		return &term.CodedError{Code: term.ExitNo}
 	}
 	if err != nil {
-		return term.Failf("check the message from %s: %w", name, err)
+		return term.Failf("check the message: %w", err)
 	}
 	return printJSON(s.Out, report{
 		Verdict: verdictPayout, PayloadHash: p.Hash(), Preimage: string(p.Preimage()), Currency: p.Currency,

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/term"
 )
 
@@ -155,4 +156,19 @@ func openInput(args []string, s streams) (input io.ReadCloser, name string, err 
 		return nil, "", term.Failf("%s is a directory; name a file, or - for standard input", args[0])
 	}
 	return file, args[0], nil
+}
+
+// readMessage reads a message from openInput's file. One byte over the limit is enough to
+// refuse a message, however large it is.
+func readMessage(args []string, s streams) ([]byte, error) {
+	input, name, err := openInput(args, s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = input.Close() }() // nothing was written
+	data, err := io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
+	if err != nil {
+		return nil, term.Failf("read the message from %s: %w", name, err)
+	}
+	return data, nil
 }

@@ -95,13 +95,9 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 	}
 	defer func() { _ = input.Close() }() // nothing was written
 
-	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
-		return err
-	}
-	// The client outlives an interruption, to receive the outstanding answers.
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	client, err := openPubSub(ctx, project, s)
 	if err != nil {
-		return term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
+		return err
 	}
 	defer func() { _ = client.Close() }()
 	publisher := client.Publisher(topic)
@@ -134,6 +130,19 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 			oneOr(run.sum.Failed, "line named above", "lines named above"))
 	}
 	return nil
+}
+
+// openPubSub returns a client, which outlives an interruption to receive the outstanding
+// answers.
+func openPubSub(ctx context.Context, project string, s streams) (*pubsub.Client, error) {
+	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
+		return nil, err
+	}
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	if err != nil {
+		return nil, term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
+	}
+	return client, nil
 }
 
 // emulatorAnswers checks that the named emulator listens, because the client retries for

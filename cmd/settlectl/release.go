@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cloud.google.com/go/pubsub/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/ledger"
@@ -76,8 +75,11 @@ func newRelease(s streams) *cobra.Command {
 			if err := errors.Join(oneOf(args, "MESSAGE", f.all, "--all"), o.database.check(), o.output.check(), f.check(cmd)); err != nil {
 				return err
 			}
-			if err := f.readEdit(s); err != nil {
-				return err
+			if f.edit != "" {
+				var err error
+				if f.release.Edited, err = readMessage([]string{f.edit}, s); err != nil {
+					return err
+				}
 			}
 			return o.change(cmd.Context(), "", nil, func(ctx context.Context, by *ledger.Operator) error { return f.run(ctx, o, by, args) })
 		},
@@ -128,12 +130,9 @@ func (f *releaseFlags) run(ctx context.Context, o operation, by *ledger.Operator
 	if err != nil {
 		return err
 	}
-	if err := emulatorAnswers(ctx, o.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
-		return err
-	}
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	client, err := openPubSub(ctx, project, o.streams)
 	if err != nil {
-		return term.Failf("connect to Pub/Sub: %w; %s", err, accessHint)
+		return err
 	}
 	defer client.Close()
 	publisher := newTopicPublisher(client, topic)
@@ -143,23 +142,6 @@ func (f *releaseFlags) run(ctx context.Context, o operation, by *ledger.Operator
 		return f.releaseAll(ctx, o, by)
 	}
 	return f.releaseOne(ctx, o, by, args[0])
-}
-
-// readEdit reads the file of --edit up to one byte more than a message may have.
-func (f *releaseFlags) readEdit(s streams) error {
-	if f.edit == "" {
-		return nil
-	}
-	input, name, err := openInput([]string{f.edit}, s)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = input.Close() }() // nothing was written
-	f.release.Edited, err = io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
-	if err != nil {
-		return term.Failf("read the message from %s: %w", name, err)
-	}
-	return nil
 }
 
 func (f *releaseFlags) releaseOne(ctx context.Context, o operation, by *ledger.Operator, message string) error {
