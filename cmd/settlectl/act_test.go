@@ -24,9 +24,14 @@ import (
 // act runs the program as the operator does, with the fixture's bank.
 func (f *fixture) act(in io.Reader, args ...string) outcome {
 	f.t.Helper()
+	return settlectlAt(f.t, f.clock.Now, in, f.operatorEnv(), args...)
+}
+
+// operatorEnv is the environment of the operator, with the fixture's bank.
+func (f *fixture) operatorEnv() map[string]string {
 	env := f.env()
 	maps.Copy(env, map[string]string{"BANK_URL": f.gate.URL, "BANK_TOKEN": fixtureToken, "DEFAULT_CURRENCY": "USD"})
-	return settlectlAt(f.t, f.clock.Now, in, env, args...)
+	return env
 }
 
 // refusal runs a refused command, and checks that it changed no row.
@@ -208,7 +213,7 @@ func TestReconcileFailsForAManualInstruction(t *testing.T) {
 	f.script("stl-8490", fakebank.Plan{StepsRest: fakebank.Step{Say: fakebank.SayTwice}})
 	f.deliver(payoutJSON("stl-8490", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.clock.Advance(time.Minute)
-	wantGolden(t, "reconcile_critical.txt", f.act(nil, "reconcile", "stl-8490"), term.ExitNo)
+	wantGolden(t, "reconcile_critical.json", f.act(nil, "reconcile", "stl-8490", "--json"), term.ExitNo)
 	f.sound()
 }
 
@@ -268,7 +273,7 @@ func TestConcurrentReleaseWarns(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	f := releaseFlags{release: ledger.Release{By: "ines", Edited: []byte("{}")}}
-	err := f.printReleased(streamsOf(nil, &out, nil, nil), outputTable, ledger.Released{Message: ledger.Message{QuarantineRow: spannerstore.QuarantineRow{ReleasedBy: "bert"}}, PublishedAs: "7", Edited: true})
+	err := printFacts(streamsOf(nil, &out, nil, nil), f.releasedFacts(ledger.Released{Message: ledger.Message{QuarantineRow: spannerstore.QuarantineRow{ReleasedBy: "bert"}}, PublishedAs: "7", Edited: true}))
 	words := strings.Join(strings.Fields(out.String()), " ")
 	if err != nil || !strings.Contains(words, "by bert at the same time: two messages were published") || strings.Contains(words, "settled once") {
 		t.Errorf("%v: %s", err, words)

@@ -25,27 +25,11 @@ import (
 	"github.com/settleonce/settleonce/internal/term"
 )
 
-// The parts of the help of commands that ask the bank.
-const (
-	bankHelp = `The command uses the function's bank. --function names the deployed function,
-from which it reads BANK_URL, BANK_KEY_LIFETIME, BANK_VISIBILITY_LAG,
-BANK_SEND_TIMEOUT and BANK_STATUS_TIMEOUT. BANK_TOKEN, and BANK_PROFILE if the
-function has one, come from this program's environment. The command refuses
-other values in the environment that differ from the function's, and a function
-on another database. --bank-from-environment takes all values from the
-environment instead, which is the default with an emulator.
-
-Operators may read the secrets that deploy.sh keeps. BANK_PROFILE names a file
-with the content of the secret settleonce-bank-profile. This command keeps the
-token off the command line:
+// bankHelp is the part of the help of commands that ask the bank.
+const bankHelp = `It asks the bank of --function with the token in BANK_TOKEN. Give also
+BANK_PROFILE if the function has one. To keep the token off the command line:
   export BANK_TOKEN="$(gcloud secrets versions access latest \
-    --secret=settleonce-bank-token)"
-`
-	changeHelp = `With --bank-from-environment, the events of the history get a remark. The clock
-of this machine has to be within 5s of Spanner's.
-`
-	roleHelp = `The database role settleonce_operator is enough.`
-)
+    --secret=settleonce-bank-token)"`
 
 // remarkEnvironment marks events of a bank that was not compared with the function's.
 const remarkEnvironment = "the bank is the one of the operator's environment (--bank-from-environment)"
@@ -88,16 +72,20 @@ var functionVariables = []string{
 	config.EnvBankURL, config.EnvBankKeyLifetime, config.EnvBankVisibilityLag, config.EnvBankSendTimeout, config.EnvBankStatusTimeout,
 }
 
+// functionsOptions connect to another Cloud Functions API; empty: Google's.
+func functionsOptions(endpoint string) []option.ClientOption {
+	if endpoint == "" {
+		return nil
+	}
+	return []option.ClientOption{option.WithEndpoint(endpoint), option.WithoutAuthentication()}
+}
+
 // variables returns the environment that configures the bank.
 func (f bankFlags) variables(ctx context.Context, s streams, database string) (func(string) string, error) {
 	if f.function == "" {
 		return s.getenv, nil
 	}
-	var options []option.ClientOption
-	if f.endpoint != "" {
-		options = []option.ClientOption{option.WithEndpoint(f.endpoint), option.WithoutAuthentication()}
-	}
-	theirs, err := doctor.Variables(ctx, f.function, options...)
+	theirs, err := doctor.Variables(ctx, f.function, functionsOptions(f.endpoint)...)
 	if err != nil {
 		return nil, term.Failf("%w; try again, or give --bank-from-environment", err)
 	}
@@ -176,34 +164,29 @@ var (
 	errNoToken = errors.New("BANK_TOKEN is not set; --help shows how to read the function's token")
 )
 
-// operating opens the database for a command that changes rows, and calls f with the
+// change opens the database for a command that changes rows, and calls f with the
 // operator. id is the settlement for error messages; empty: none.
-func operating(ctx context.Context, s streams, flags databaseFlags, id string, f func(context.Context, *ledger.Operator) error) error {
-	return interruptible(ctx, func(ctx context.Context) error {
-		client, err := flags.open(ctx)
-		if err != nil {
-			return err
-		}
-		defer client.Close()
-		return explainRefusal(flags, id, f(ctx, &ledger.Operator{Client: client, NewID: uuid.NewString, Now: s.now}))
+func (o *operation) change(ctx context.Context, id string, faults error, f func(context.Context, *ledger.Operator) error) error {
+	return o.read(ctx, faults, func(ctx context.Context, r ledger.Reader) error {
+		return explainRefusal(o.database, id, f(ctx, &ledger.Operator{Client: r.Client, NewID: uuid.NewString, Now: o.now}))
 	})
 }
 
-// withBank is operating for a command about bank instructions.
-func withBank(ctx context.Context, s streams, flags databaseFlags, id string, b banking, f func(context.Context, *ledger.Operator) error) error {
-	return operating(ctx, s, flags, id, func(ctx context.Context, o *ledger.Operator) error {
-		store, err := spannerstore.Open(ctx, flags.storeConfig())
+// changeWithBank is change for a command about bank instructions.
+func (o *operation) changeWithBank(ctx context.Context, id string, b banking, f func(context.Context, *ledger.Operator) error) error {
+	return o.change(ctx, id, nil, func(ctx context.Context, by *ledger.Operator) error {
+		store, err := spannerstore.Open(ctx, o.database.storeConfig())
 		if err != nil {
-			return flags.explain(err)
+			return o.database.explain(err)
 		}
 		defer store.Close()
-		o.Store, o.Bank, o.Policy = store, b.bank, b.policy
+		by.Store, by.Bank, by.Policy = store, b.bank, b.policy
 		if b.compareClock {
-			if err := checkClock(ctx, o); err != nil {
+			if err := checkClock(ctx, by); err != nil {
 				return err
 			}
 		}
-		return f(ctx, o)
+		return f(ctx, by)
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"maps"
 	"strings"
 	"testing"
@@ -126,10 +125,7 @@ func TestDecideReportsAMissingRow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.block(stlBlocked)
-	key := sha256.Sum256([]byte(stlBlocked))
-	if _, err := f.client.Apply(t.Context(), []*spanner.Mutation{spanner.Delete("settlement_receipts", spanner.Key{key[:]})}); err != nil {
-		t.Fatal(err)
-	}
+	f.apply(spanner.Delete("settlement_receipts", spanner.Key{key(stlBlocked)}))
 	got := f.refusal(term.ExitError, "lacks a row", "decide", stlBlocked, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank")
 	if strings.Contains(got.errOut, "does not exist") || !strings.Contains(got.errOut, "settlectl verify") {
 		t.Error(got.errOut)
@@ -150,8 +146,8 @@ func TestRejectedCredentialsAreReported(t *testing.T) {
 			if token != "" && command[0] == "reconcile" {
 				f.clock.Advance(24 * time.Hour) // the failed check moved the due time
 			}
-			env := f.env()
-			maps.Copy(env, map[string]string{"BANK_URL": f.gate.URL, "BANK_TOKEN": token})
+			env := f.operatorEnv()
+			env["BANK_TOKEN"] = token
 			got := settlectlAt(t, f.clock.Now, nil, env, command...)
 			if got.code != term.ExitError || !strings.Contains(got.errOut, want) {
 				t.Errorf("%s with token %q: exit code %d, %q; want %q", command[0], token, got.code, got.errOut, want)

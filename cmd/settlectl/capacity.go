@@ -56,22 +56,13 @@ func newCapacity(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "capacity",
 		Short: "Estimate the resources for a payout rate",
-		Long: `capacity estimates the resources for a rate of payouts: processing units,
-instances, storage, and other quantities that Google bills. It reads no
-deployment. Each figure has its formula, in which rate is payouts per second.
-
-The figures of Google's services are from its documentation. With 1,000
-processing units, a regional Spanner instance writes about 3,500 single rows of
-1 KB per second at 100 % CPU, should stay below 65 %, and stores 10 TB. Cloud
-Run adds instances at 60 % of an instance's CPU or concurrency. The latencies of
-Spanner and the bank, the CPU time and the sizes are assumptions: measure your
-own, and give them as flags.
+		Long: `capacity estimates processing units, instances, storage and messages for a rate
+of payouts, each with its formula. It reads no deployment. The defaults of the
+flags are assumptions: give your own measurements.
 
 Exit codes: 0, 2 usage error.`,
-		Example: `  settlectl capacity --rate 10000
-  settlectl capacity --rate 100 --rate 1000 --rate 10000 --bank-share 0
-  settlectl capacity --rate 2000 --bank-latency 1s --output json`,
-		Args: cobra.NoArgs,
+		Example: `  settlectl capacity --rate 1000 --rate 10000 --bank-latency 1s`,
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := errors.Join(checkLoad(load, rates), output.check()); err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -34,23 +33,13 @@ func newCheck(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE|-]",
 		Short: "Check a payout message, and print its payload hash",
-		Long: `check reads one payout message from FILE or standard input and applies the
-function's rules to its bytes. It prints the payload hash and the hash's input,
-or the reason for a refusal. It sends nothing.
-
-A message has at most 64 KiB, with the white space around the object. A file for
-publish holds one message per line; check one line at a time.
-
-A message without a currency takes --default-currency, which is the environment
-variable DEFAULT_CURRENCY by default, as in the function. If neither is set, or
-with --default-currency "", such a message is refused.
+		Long: `check applies the function's rules to one payout message of FILE or standard
+input. It prints the payload hash and the hash's input, or the reason for a
+refusal. It sends nothing.
 
 Exit codes: 0 a payout, 1 refused, 2 usage error or unreadable file.`,
-		Example: `  settlectl check payout.json
-  settlectl check --default-currency USD < payout.json
-  echo '{"settlement_id":"stl-1","account_id":"reserve","amount_cents":4731}' |
-    settlectl check --default-currency USD | jq -r .payload_hash`,
-		Args: cobra.MaximumNArgs(1),
+		Example: `  settlectl check --default-currency USD < payout.json`,
+		Args:    cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := checkCurrency(defaultCurrency); err != nil {
 				return err
@@ -72,17 +61,10 @@ func checkCurrency(code string) error {
 }
 
 func check(args []string, defaultCurrency string, s streams) error {
-	input, name, err := openInput(args, s)
+	data, err := readMessage(args, s)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = input.Close() }() // nothing was written
-	// One byte over the limit is enough to refuse the message, however large it is.
-	data, err := io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
-	if err != nil {
-		return term.Failf("read the message from %s: %w", name, err)
-	}
-
 	p, err := payout.Decode(data, defaultCurrency)
 	if refusal, ok := errors.AsType[*payout.Refusal](err); ok {
 		answer := report{Verdict: verdictRefused, Reason: refusal.Reason, Member: refusal.Member, Detail: refusal.Detail}
@@ -99,7 +81,7 @@ func check(args []string, defaultCurrency string, s streams) error {
 		return &term.CodedError{Code: term.ExitNo}
 	}
 	if err != nil {
-		return term.Failf("check the message from %s: %w", name, err)
+		return term.Failf("check the message: %w", err)
 	}
 	return printJSON(s.Out, report{
 		Verdict: verdictPayout, PayloadHash: p.Hash(), Preimage: string(p.Preimage()), Currency: p.Currency,

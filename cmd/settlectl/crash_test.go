@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -176,10 +175,9 @@ func (l *crashLane) runOn(t *testing.T, r *crash.Recorder, args []string) outcom
 	return wait()
 }
 
-// operatorsEnv is the environment of the operator.
+// operatorsEnv is the environment of the operator, with the emulator of the topic.
 func (l *crashLane) operatorsEnv() map[string]string {
-	env := l.env()
-	maps.Copy(env, map[string]string{"BANK_URL": l.gate.URL, "BANK_TOKEN": fixtureToken, "DEFAULT_CURRENCY": "USD"})
+	env := l.operatorEnv()
 	if l.topic.name != "" {
 		env["PUBSUB_EMULATOR_HOST"] = emulatortest.PubSub(l.t).Host
 	}

@@ -125,17 +125,42 @@ func (f databaseFlags) open(ctx context.Context) (*spanner.Client, error) {
 	return client, nil
 }
 
+// operation is a command on the database, with its flags and streams.
+type operation struct {
+	streams
+
+	database databaseFlags
+	output   outputFlags
+}
+
+// register adds the flags of the database, and the forms of the result.
+func (o *operation) register(cmd *cobra.Command, forms ...string) {
+	o.database.register(cmd, o.streams)
+	o.output.register(cmd, forms...)
+}
+
 // read opens the database for reading, and calls f until it returns or the process is
-// interrupted.
-func (f databaseFlags) read(ctx context.Context, call func(context.Context, ledger.Reader) error) error {
+// interrupted. faults are those of the command's other flags.
+func (o *operation) read(ctx context.Context, faults error, f func(context.Context, ledger.Reader) error) error {
+	if err := errors.Join(o.database.check(), o.output.check(), faults); err != nil {
+		return err
+	}
 	return interruptible(ctx, func(ctx context.Context) error {
-		client, err := f.open(ctx)
+		client, err := o.database.open(ctx)
 		if err != nil {
 			return err
 		}
 		defer client.Close()
-		return call(ctx, ledger.Reader{Client: client, Bound: f.bound()})
+		return f(ctx, ledger.Reader{Client: client, Bound: o.database.bound()})
 	})
+}
+
+// print prints a result as JSON or as facts.
+func (o *operation) print(value any, facts func() [][2]string) error {
+	if o.output.form == outputJSON {
+		return printJSON(o.Out, value)
+	}
+	return printFacts(o.streams, facts())
 }
 
 // accessHint is the remedy for missing credentials, which a client reads before it

@@ -96,16 +96,3 @@ func TestNotFound(t *testing.T) {
 		wantCode(t, flags.explain(spanner.ToSpannerError(status.Error(codes.NotFound, text))), term.ExitError, want)
 	}
 }
-
-func TestDatabaseFlags(t *testing.T) {
-	t.Parallel()
-	if err := (databaseFlags{name: nowhere, role: "settleonce_operator", stale: 15 * time.Second}).check(); err != nil {
-		t.Error(err)
-	}
-	if got := (databaseFlags{}).bound(); got != spanner.StrongRead() {
-		t.Errorf("without --stale: %v", got)
-	}
-	if got := (databaseFlags{stale: time.Minute}).bound(); got != spanner.ExactStaleness(time.Minute) {
-		t.Errorf("with --stale 1m: %v", got)
-	}
-}

@@ -35,10 +35,7 @@ type bankStatus struct {
 	Superseded bool   `json:"superseded,omitzero"`
 	Later      bool   `json:"later,omitzero"` // a key that the database does not know as used
 	Reading    string `json:"reading"`
-	HTTPStatus int    `json:"http_status,omitzero"`
-	Status     string `json:"status,omitzero"`
-	TransferID string `json:"bank_transfer_id,omitzero"`
-	Detail     string `json:"detail,omitzero"`
+	transfer.BankAnswer
 }
 
 const (
@@ -48,52 +45,20 @@ const (
 )
 
 const decideHelp = `decide records the decision of two people about a manual instruction, and their
-evidence. It first asks the bank's status API and shows the answer. It refuses a
-decision that the bank contradicts, and names the next step.
-
---by and --second are statements for an audit. They authenticate no person; the
-first person vouches for the second.
-
-  --confirmed       the bank executed the transfer once and as instructed
-  --rejected        the bank did not execute the transfer and never will, or
-                    returned it: the movement is reversed for good
-  --resend-new-key  send the transfer again under a new idempotency key
-
-A not-found answer does not prove that the bank never will execute a transfer.
-Ask the bank for a written statement, and name it in the note. The note is kept
-for ever: put no payload into it.
-
---resend-new-key needs proof that no earlier key of the instruction can lead to
-a transfer. Either the bank says rejected, or it says not found and its key
-lifetime has passed since the last send. Before each send and at each later
-check the bank is asked about the earlier keys too. If one is alive, the
-instruction becomes manual again with severity CRITICAL. Both functions must run
-this version or a later one. The reconciler sends at its next run; settlectl
-reconcile sends at once.
-
---rejected and --resend-new-key also ask about the keys that the instruction
-could get later, because a restored database can have forgotten a used key. The
-bank must know none of them. --confirmed is refused while the bank says executed
-or pending for more than one key.
-
---without-bank decides although the bank's status is unknown; give the reason in
-the note. An answer of the bank still counts. It excludes --resend-new-key.
+evidence, which is kept for ever: put no payload into --note. It refuses a
+decision that the bank contradicts, and names the next step. It can be repeated.
 
 ` + bankHelp + `
-` + changeHelp + `
-` + roleHelp + `
 
-Running the same command again after a lost answer succeeds without a change.
 Exit codes: 0 recorded, or with --dry-run it would be, 1 refused, 2 usage error
 or no connection, 3 no such settlement, 130 interrupted.`
 
 func newDecide(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		from     bankFlags
-		output   outputFlags
-		v        ledger.Verdict
-		is       [3]bool
+		o    = operation{streams: s}
+		from bankFlags
+		v    ledger.Verdict
+		is   [3]bool
 	)
 	cmd := &cobra.Command{
 		Use:   "decide ID --confirmed|--rejected|--resend-new-key",
@@ -102,13 +67,11 @@ func newDecide(s streams) *cobra.Command {
 		Example: `  settlectl decide stl-8491 --rejected \
     --by ines@example.com --second bert@example.com \
     --note "bank's letter of 2026-11-30, ref 4711: not executed" \
-    --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl decide stl-8491 --confirmed --by ines --second bert \
-    --note "statement of 2026-11-30" --bank-from-environment --dry-run`,
+    --function projects/p/locations/europe-west1/functions/settle-payout`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), from.check(database), output.check(), checkText(cmd, "by", "second", "note")); err != nil {
+			if err := errors.Join(o.database.check(), from.check(o.database), o.output.check(), checkText(cmd, "by", "second", "note")); err != nil {
 				return err
 			}
 			for i, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected, transfer.DecideResend} {
@@ -116,7 +79,7 @@ func newDecide(s streams) *cobra.Command {
 					v.Decision = d
 				}
 			}
-			b, err := from.open(cmd.Context(), s, database)
+			b, err := from.open(cmd.Context(), s, o.database)
 			if err != nil {
 				return err
 			}
@@ -124,8 +87,8 @@ func newDecide(s streams) *cobra.Command {
 				return fmt.Errorf("%w, or give --without-bank", errNoBank)
 			}
 			v.Remark = b.auth.remark
-			return withBank(cmd.Context(), s, database, args[0], b, func(ctx context.Context, o *ledger.Operator) error {
-				err := decide(ctx, s, output.form, o, args[0], v)
+			return o.changeWithBank(cmd.Context(), args[0], b, func(ctx context.Context, by *ledger.Operator) error {
+				err := o.decide(ctx, by, args[0], v)
 				if authErr := b.auth.err(); authErr != nil && err != nil {
 					return authErr
 				}
@@ -134,9 +97,8 @@ func newDecide(s streams) *cobra.Command {
 		},
 	}
 	registerDecision(cmd, &v, &is)
-	database.register(cmd, s)
+	o.register(cmd, outputTable, outputJSON)
 	from.register(cmd)
-	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
@@ -156,8 +118,8 @@ func registerDecision(cmd *cobra.Command, v *ledger.Verdict, is *[3]bool) {
 }
 
 // decide prints the bank's answer also if it refuses the decision.
-func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id string, v ledger.Verdict) error {
-	c, err := o.Open(ctx, id)
+func (o *operation) decide(ctx context.Context, by *ledger.Operator, id string, v ledger.Verdict) error {
+	c, err := by.Open(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -165,7 +127,7 @@ func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id 
 		SettlementID: id, Decision: v.Decision, FromState: c.Instruction.State, Version: c.Instruction.Version,
 		Bank: bankStatuses(c), Key: c.Instruction.Transfer.Key.String(), Reversed: c.Reversed, Verdict: verdictRefused,
 	}
-	after, made, err := o.Decide(ctx, c, v)
+	after, made, err := by.Decide(ctx, c, v)
 	objection, refused := errors.AsType[*transfer.Refused](err)
 	switch {
 	case refused:
@@ -175,7 +137,7 @@ func decide(ctx context.Context, s streams, form string, o *ledger.Operator, id 
 	default:
 		d.tell(c, after, made, v.DryRun)
 	}
-	if printErr := d.print(s, form, c); printErr != nil {
+	if printErr := o.print(d, func() [][2]string { return d.facts(c) }); printErr != nil {
 		return printErr
 	}
 	return err // nil, or the objection
@@ -200,11 +162,7 @@ func bankStatuses(c ledger.Case) (all []bankStatus) {
 		return nil
 	}
 	one := func(key string, superseded bool, r transfer.StatusResult) bankStatus {
-		a := r.Answer
-		return bankStatus{
-			Key: key, Superseded: superseded, Reading: r.Reading.String(),
-			HTTPStatus: a.HTTPStatus, Status: a.Status, TransferID: a.TransferID, Detail: a.Detail,
-		}
+		return bankStatus{Key: key, Superseded: superseded, Reading: r.Reading.String(), BankAnswer: r.Answer}
 	}
 	for i, r := range c.Said.Superseded {
 		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))
@@ -219,10 +177,7 @@ func bankStatuses(c ledger.Case) (all []bankStatus) {
 	return append(all, one(c.Instruction.Transfer.Key.String(), false, c.Said.Current))
 }
 
-func (d *decision) print(s streams, form string, c ledger.Case) error {
-	if form == outputJSON {
-		return printJSON(s.Out, d)
-	}
+func (d *decision) facts(c ledger.Case) [][2]string {
 	facts := [][2]string{
 		{"settlement", d.SettlementID},
 		{"state before", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, clockOrNever(c.Last.RecordedAt))},
@@ -245,7 +200,7 @@ func (d *decision) print(s streams, form string, c ledger.Case) error {
 	if d.ToState != "" {
 		facts = append(facts, d.outcome()...)
 	}
-	return printFacts(s, facts)
+	return facts
 }
 
 // words formats the answer for a person.

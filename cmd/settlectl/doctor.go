@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
-	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/doctor"
 	"github.com/settleonce/settleonce/internal/term"
@@ -28,47 +26,19 @@ type examination struct {
 	Checks []doctor.Finding `json:"checks"`
 }
 
-// doctorFlags are doctor's flags.
-type doctorFlags struct {
-	database, subscription, function, endpoint string
-	timeout                                    time.Duration
-	withoutRights                              bool
-}
-
-const doctorHelp = `doctor reads the settings of a deployment and checks that they fit together. It
-changes nothing.
-
-The most important check: a receipt must outlive the last redelivery.
-
-  receipt retention >= subscription retention + dead-letter retention
-                       + topic retention (seek replays it) + 72h
-
-72h is the possible delay of a row deletion policy. Other checks cover the
-bank's key lifetime, the schema, point-in-time recovery, the function's timeout
-and the ack deadline, the retry policy, dead letters and the rights to move
-them, the topic's message schema, the function's trigger and its database role.
-Each check prints its figures, and a remedy if it needs one.
-
---subscription names the subscription of the function's trigger. doctor reads
---function through the Cloud Functions API, its time limits from its environment
-variables. Without --function it uses --function-timeout and this program's
-environment: SETTLE_TIMEOUT, BANK_URL, BANK_KEY_LIFETIME, BANK_SEND_TIMEOUT,
-BANK_STATUS_TIMEOUT, or the function's defaults. The function's trigger and role
-are then unknown.
-
-doctor reads rights from the policies of the subscription and the dead-letter
-topic, and overlooks roles on the whole project. Emulators have no policies.
-
-SPANNER_EMULATOR_HOST and PUBSUB_EMULATOR_HOST select emulators. Otherwise the
-command uses the application default credentials.
+const doctorHelp = `doctor reads the settings of a deployment and checks that they fit together,
+above all that a receipt outlives the last redelivery. It changes nothing.
+Without --function it reads the function's settings from this program's
+environment. SPANNER_EMULATOR_HOST and PUBSUB_EMULATOR_HOST select emulators.
 
 Each check is ok, warn, fail or unknown. Exit codes: 0 all ok or warn, 1 a check
 failed, 2 usage error, or no check failed and at least one is unknown.`
 
 func newDoctor(s streams) *cobra.Command {
 	var (
-		flags  doctorFlags
-		output outputFlags
+		target   = doctor.Target{Env: s.getenv}
+		endpoint string
+		output   outputFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -76,39 +46,36 @@ func newDoctor(s streams) *cobra.Command {
 		Long:  doctorHelp,
 		Example: `  settlectl doctor --database projects/p/instances/i/databases/d \
     --subscription projects/p/subscriptions/eventarc-europe-west1-payouts-sub \
-    --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl doctor --subscription projects/p/subscriptions/s \
-    --function-timeout 90s --without-rights
-  settlectl doctor … --output json |
-    jq -r '.checks[] | select(.status == "fail") | .remedy'`,
+    --function projects/p/locations/europe-west1/functions/settle-payout`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(flags.check(), output.check()); err != nil {
+			if err := errors.Join(checkTarget(target), output.check()); err != nil {
 				return err
 			}
-			return interruptible(cmd.Context(), func(ctx context.Context) error { return examine(ctx, flags, output.form, s) })
+			target.FunctionsOptions = functionsOptions(endpoint)
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return examine(ctx, target, output.form, s) })
 		},
 	}
 	f := cmd.Flags()
-	databaseFlag(cmd, &flags.database, s)
-	f.StringVar(&flags.subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
+	databaseFlag(cmd, &target.Database, s)
+	f.StringVar(&target.Subscription, "subscription", "", "`name` of the trigger's subscription: projects/P/subscriptions/S (required)")
 	require(cmd, "subscription")
-	f.StringVar(&flags.function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
-	f.DurationVar(&flags.timeout, "function-timeout", 0, "the function's timeout, if --function is not given")
-	f.StringVar(&flags.endpoint, "functions-endpoint", "", "`URL` of another Cloud Functions API than Google's; it gets no credentials")
-	f.BoolVar(&flags.withoutRights, "without-rights", false, "skip the rights to move dead letters")
+	f.StringVar(&target.Function, "function", "", "`name` of SettlePayout: projects/P/locations/L/functions/F")
+	f.DurationVar(&target.Timeout, "function-timeout", 0, "the function's timeout, if --function is not given")
+	f.StringVar(&endpoint, "functions-endpoint", "", "`URL` of another Cloud Functions API than Google's; it gets no credentials")
+	f.BoolVar(&target.WithoutRights, "without-rights", false, "skip the rights to move dead letters")
 	cmd.MarkFlagsMutuallyExclusive("function", "function-timeout")
 	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
-func (f doctorFlags) check() error {
-	faults := []error{checkDatabaseName(f.database), checkFunctionName(f.function)}
-	if !subscriptionName.MatchString(f.subscription) {
-		faults = append(faults, fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", f.subscription))
+func checkTarget(t doctor.Target) error {
+	faults := []error{checkDatabaseName(t.Database), checkFunctionName(t.Function)}
+	if !subscriptionName.MatchString(t.Subscription) {
+		faults = append(faults, fmt.Errorf("--subscription is %q; give projects/P/subscriptions/S", t.Subscription))
 	}
-	if f.timeout < 0 {
-		faults = append(faults, fmt.Errorf("--function-timeout is %v; give a duration above 0", f.timeout))
+	if t.Timeout < 0 {
+		faults = append(faults, fmt.Errorf("--function-timeout is %v; give a duration above 0", t.Timeout))
 	}
 	return errors.Join(faults...)
 }
@@ -121,14 +88,7 @@ func checkFunctionName(name string) error {
 	return fmt.Errorf("--function is %q; give projects/P/locations/L/functions/F", name)
 }
 
-func examine(ctx context.Context, flags doctorFlags, output string, s streams) error {
-	target := doctor.Target{
-		Database: flags.database, Subscription: flags.subscription, Function: flags.function, Timeout: flags.timeout,
-		Env: s.getenv, WithoutRights: flags.withoutRights,
-	}
-	if flags.endpoint != "" {
-		target.FunctionsOptions = []option.ClientOption{option.WithEndpoint(flags.endpoint), option.WithoutAuthentication()}
-	}
+func examine(ctx context.Context, target doctor.Target, output string, s streams) error {
 	findings := doctor.Examine(doctor.Gather(ctx, target))
 	if ctx.Err() != nil {
 		return ctx.Err()

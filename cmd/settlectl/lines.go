@@ -27,40 +27,30 @@ func (l line) blank() bool {
 func readLines(r io.Reader, maxBytes int) iter.Seq2[line, error] {
 	return func(yield func(line, error) bool) {
 		reader := bufio.NewReaderSize(r, 64<<10)
-		var last line
+		begin, next := int64(0), line{number: 1}
 		for {
-			next, err := readLine(reader, maxBytes)
-			length := next.end
-			next.number, next.end = last.number+1, last.end+length
+			part, err := reader.ReadSlice('\n')
+			next.end += int64(len(part))
+			next.add(bytes.TrimSuffix(part, []byte("\n")), maxBytes)
 			switch {
+			case errors.Is(err, bufio.ErrBufferFull):
+				continue
 			case err != nil && !errors.Is(err, io.EOF):
 				yield(line{}, err)
 				return
-			case length > 0 && !yield(next, nil):
-				return
-			case err != nil:
+			case next.end > begin && !yield(next, nil), err != nil:
 				return
 			}
-			last = next
+			begin, next = next.end, line{number: next.number + 1, end: next.end}
 		}
 	}
 }
 
-// readLine reads one line, and sets end to its length.
-func readLine(reader *bufio.Reader, maxBytes int) (line, error) {
-	var l line
-	for {
-		part, err := reader.ReadSlice('\n')
-		l.end += int64(len(part))
-		part = bytes.TrimSuffix(part, []byte("\n"))
-		if len(l.data)+len(part) > maxBytes {
-			l.data, l.tooLong = nil, true
-		}
-		if !l.tooLong {
-			l.data = append(l.data, part...)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return l, err
-		}
+// add adds a part to the line, unless the line gets too long.
+func (l *line) add(part []byte, maxBytes int) {
+	if l.tooLong = l.tooLong || len(l.data)+len(part) > maxBytes; l.tooLong {
+		l.data = nil
+		return
 	}
+	l.data = append(l.data, part...)
 }

@@ -65,15 +65,3 @@ func TestReadLines(t *testing.T) {
 		})
 	}
 }
-
-func TestBlankLines(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]bool{"": true, "\r": true, " ": true, "\t\r": true, "{}": false} {
-		if got := (line{data: []byte(text)}).blank(); got != want {
-			t.Errorf("blank(%q) = %t, want %t", text, got, want)
-		}
-	}
-	if (line{tooLong: true}).blank() {
-		t.Error("a line that is too long is blank")
-	}
-}

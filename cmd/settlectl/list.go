@@ -13,22 +13,18 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 )
 
+// readingExits are the exit codes of a command that only reads.
+const readingExits = "Exit codes: 0, 2 usage error or unreadable database, 130 interrupted."
+
 func newList(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List cases and movements, the newest first",
-		Long: `list prints conflicts, uncertain or manual bank instructions, quarantined
-messages or movements, the newest first, however many there are. It changes
-nothing.
+		Long: `list prints all cases or movements as of one moment. Times are UTC.
 
---json prints one line of JSON for each, --csv comma-separated values below a
-line of names. Times are UTC. Each list is read as of one moment.
-
-Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
-		Example: `  settlectl list conflicts
-  settlectl list quarantine --reason invalid_field --since 7d --json
-  settlectl list movements --account reserve-claims --since 2026-11-01 --csv`,
-		Args: cobra.NoArgs,
+` + readingExits,
+		Example: `  settlectl list quarantine --reason invalid_field --since 7d --json`,
+		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return errors.New("name a list: conflicts, manual, movements, quarantine or uncertain")
 		},
@@ -41,7 +37,7 @@ Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
 }
 
 // listing is one of the lists.
-type listing[E any] struct {
+type listing struct {
 	name, short, long, example string
 	// since is the default of --since.
 	since string
@@ -53,10 +49,10 @@ type listing[E any] struct {
 	// describe them; without values the list lacks the flag.
 	states, reasons       []string
 	stateHelp, reasonHelp string
-	read                  func(ledger.Reader, context.Context, ledger.Filter) iter.Seq2[E, error]
+	read                  func(ledger.Reader, context.Context, ledger.Filter) iter.Seq2[ledger.Entry, error]
 	// columns and row make the table, csvColumns and csvRow the CSV.
 	columns, csvColumns []column
-	row, csvRow         func(E) []string
+	row, csvRow         func(ledger.Entry) []string
 	// entries names the entries in the text of an empty list.
 	entries string
 }
@@ -67,18 +63,15 @@ type listFlags struct {
 	limit                                int
 }
 
-func listCommand[E any](s streams, l listing[E]) *cobra.Command {
+func listCommand(s streams, l listing) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
-		flags    listFlags
+		o     = operation{streams: s}
+		flags listFlags
 	)
 	cmd := &cobra.Command{
-		Use:   l.name,
-		Short: l.short,
-		Long: l.long + `
-
-Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
+		Use:     l.name,
+		Short:   l.short,
+		Long:    l.long + "\n\n" + readingExits,
 		Example: l.example,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -86,17 +79,11 @@ Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
 			if err != nil && !cmd.Flags().Changed("since") && l.since != "" {
 				err = fmt.Errorf("%w; --since is %s by default", err, l.since)
 			}
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
-			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
-				return printList(ctx, r, l, filter, database, output.form, s)
-			})
+			return o.read(cmd.Context(), err, func(ctx context.Context, r ledger.Reader) error { return o.list(ctx, r, l, filter) })
 		},
 	}
-	database.register(cmd, s)
-	database.registerStale(cmd)
-	output.register(cmd, outputTable, outputJSON, outputCSV)
+	o.register(cmd, outputTable, outputJSON, outputCSV)
+	o.database.registerStale(cmd)
 	timeFlag(cmd, &flags.since, "since", l.since, "from which "+l.time)
 	timeFlag(cmd, &flags.until, "until", "", "before which "+l.time)
 	cmd.Flags().IntVar(&flags.limit, "limit", 0, "maximum number of entries; 0: all")
@@ -134,18 +121,19 @@ func (f listFlags) filter(now time.Time, states, reasons []string) (ledger.Filte
 	return ledger.Filter{Since: since, Until: until, AccountID: f.account, Reason: f.reason, State: f.state, Limit: f.limit}, errors.Join(faults...)
 }
 
-func printList[E any](ctx context.Context, r ledger.Reader, l listing[E], filter ledger.Filter, database databaseFlags, form string, s streams) error {
+func (o *operation) list(ctx context.Context, r ledger.Reader, l listing, filter ledger.Filter) error {
+	form := o.output.form
 	columns, toRow := l.columns, l.row
 	if form == outputCSV {
 		columns, toRow = l.csvColumns, l.csvRow
 	}
-	printer := newRowPrinter(s, form, columns)
+	printer := newRowPrinter(o.streams, form, columns)
 	for entry, err := range l.read(r, ctx, filter) {
 		if err != nil {
-			return database.explain(fmt.Errorf("list %s: %w", l.name, err))
+			return o.database.explain(fmt.Errorf("list %s: %w", l.name, err))
 		}
 		if form == outputJSON {
-			err = printJSON(s.Out, entry)
+			err = printJSON(o.Out, entry)
 		} else {
 			err = printer.print(toRow(entry)...)
 		}

@@ -9,17 +9,12 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 )
 
-func conflictList() listing[ledger.Entry] {
-	return listing[ledger.Entry]{
+func conflictList() listing {
+	return listing{
 		name: "conflicts", short: "List messages that contradict a settled payout",
-		long: `conflicts lists messages whose payout differs from the settled payout of the
-same settlement ID. No money moved for them; a person finds out which of the two
-payouts is right. --state resolved and --state all read the whole table.`,
-		example: `  settlectl list conflicts
-  settlectl list conflicts --account reserve-claims \
-    --reason amount_cents --since 24h
-  settlectl list conflicts --state resolved --csv`,
-		time: "they were last delivered", account: true,
+		long:    "No money moved for them; a person finds out which payout is right.",
+		example: `  settlectl list conflicts --account reserve-claims --since 24h`,
+		time:    "they were last delivered", account: true,
 		states: []string{ledger.StateOpen, ledger.StateResolved, ledger.StateAll}, stateHelp: "of the case",
 		reasons: ledger.MemberNames(), reasonHelp: "`member` that differs",
 		read: ledger.Reader.Conflicts,
@@ -70,15 +65,12 @@ func optionalInt(n int) string {
 	return fmt.Sprint(n)
 }
 
-func uncertainList(s streams) listing[ledger.Entry] {
-	return listing[ledger.Entry]{
+func uncertainList(s streams) listing {
+	return listing{
 		name: "uncertain", short: "List bank instructions that may have reached the bank",
-		long: `uncertain lists the bank instructions that may or may not have reached the bank.
-The reconciler asks the bank. After 7 days, or if the bank cannot tell, the
-instruction becomes manual and a person decides (list manual).`,
-		example: `  settlectl list uncertain
-  settlectl list uncertain --until 1h --limit 20`,
-		time: "they became uncertain", account: true,
+		long:    "The reconciler asks the bank about them, until they become manual.",
+		example: `  settlectl list uncertain --until 1h --limit 20`,
+		time:    "they became uncertain", account: true,
 		read: ledger.Reader.Uncertain,
 		columns: []column{
 			{name: "uncertain since"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "sends", right: true}, {name: "next step"},
@@ -103,15 +95,12 @@ instruction becomes manual and a person decides (list manual).`,
 	}
 }
 
-func manualList() listing[ledger.Entry] {
-	return listing[ledger.Entry]{
+func manualList() listing {
+	return listing{
 		name: "manual", short: "List bank instructions that wait for a person",
-		long: `manual lists the bank instructions that stay as they are until a person records
-their outcome (settlectl decide). The order is that of their creation, not that
-in which they became manual.`,
-		example: `  settlectl list manual
-  settlectl list manual --account reserve-claims --json | jq -r .settlement_id`,
-		time: "they were created", account: true,
+		long:    "They wait for settlectl decide, in the order of their creation.",
+		example: `  settlectl list manual --json | jq -r .settlement_id`,
+		time:    "they were created", account: true,
 		read: ledger.Reader.Manual,
 		columns: []column{
 			{name: "manual since"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "reason", text: true},
@@ -131,20 +120,16 @@ in which they became manual.`,
 	}
 }
 
-func quarantineList() listing[ledger.Entry] {
+func quarantineList() listing {
 	var reasons []string
 	for _, reason := range ledger.Reasons() {
 		reasons = append(reasons, string(reason))
 	}
-	return listing[ledger.Entry]{
+	return listing{
 		name: "quarantine", short: "List quarantined messages",
-		long: `quarantine lists the messages that the function refused as payouts and keeps
-whole. The list leaves their data out. --state released and --state all read the
-whole table.`,
-		example: `  settlectl list quarantine
-  settlectl list quarantine --reason missing_field --since 7d
-  settlectl list quarantine --state all --csv`,
-		time: "they were first delivered", states: []string{ledger.StateOpen, ledger.StateReleased, ledger.StateAll}, stateHelp: "of the case",
+		long:    "The list leaves the data of the messages out.",
+		example: `  settlectl list quarantine --reason missing_field --since 7d`,
+		time:    "they were first delivered", states: []string{ledger.StateOpen, ledger.StateReleased, ledger.StateAll}, stateHelp: "of the case",
 		reasons: reasons, reasonHelp: "reason `code`",
 		read: ledger.Reader.Quarantine,
 		columns: []column{
@@ -176,21 +161,16 @@ whole table.`,
 	}
 }
 
-func movementList() listing[ledger.Entry] {
+func movementList() listing {
 	var states []string
 	for _, state := range ledger.InstructionStates() {
 		states = append(states, string(state))
 	}
-	return listing[ledger.Entry]{
+	return listing{
 		name: "movements", short: "List movements on the ledger",
-		long: `movements lists the settled payouts. The ledger has no index by time, which
-keeps settling fast, so the list searches all movements, 5000 at a time.
---since "" lists the whole ledger.`,
-		example: `  settlectl list movements --since 1h
-  settlectl list movements --account reserve-claims --since 2026-11-01 \
-    --until 2026-12-01 --csv
-  settlectl list movements --state returned --since 30d`,
-		since: "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateHelp: "of the bank instruction",
+		long:    "The list searches all movements, because the ledger has no index by time.",
+		example: `  settlectl list movements --account reserve-claims --since 2026-11-01 --csv`,
+		since:   "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateHelp: "of the bank instruction",
 		read: ledger.Reader.Movements,
 		columns: []column{
 			{name: "recorded"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "bank", colors: stateColors}, {name: "reversed"},

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/term"
 )
 
@@ -86,22 +87,12 @@ func newRoot(s streams) *cobra.Command {
 		Use:   "settlectl",
 		Short: "Operate Settle Once",
 		Long: `settlectl is the operator's tool of Settle Once, which settles payout messages
-exactly once.
+exactly once. Results go to standard output, all other text to standard error.
 
-Results go to standard output, as JSON or as a table. All other text goes to
-standard error. On a terminal, tables fold free text to the terminal's width;
-NO_COLOR switches colours off. In a pipe, tables are as wide as they need.
-
-Exit codes: 0 yes, 1 no (a refused message or decision, an unpublished message,
-a failed check), 2 usage error, or an input, output or connection error, 3 no
-such settlement or message, 130 interrupted.`,
+Exit codes: 0 yes, 1 no (a refused message or decision, a failed check), 2 usage
+error, or an input, output or connection error, 3 no such settlement or message,
+130 interrupted.`,
 		Example: `  settlectl show stl-8472
-  settlectl list conflicts
-  settlectl check payout.json
-  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
-  settlectl doctor --subscription projects/my-project/subscriptions/payouts \
-    --function-timeout 90s
-  settlectl capacity --rate 1000
   source <(settlectl completion bash)`,
 		SilenceUsage:  true, // a page of usage would hide the error
 		SilenceErrors: true, // run prints it
@@ -165,4 +156,19 @@ func openInput(args []string, s streams) (input io.ReadCloser, name string, err 
 		return nil, "", term.Failf("%s is a directory; name a file, or - for standard input", args[0])
 	}
 	return file, args[0], nil
+}
+
+// readMessage reads a message from openInput's file. One byte over the limit is enough to
+// refuse a message, however large it is.
+func readMessage(args []string, s streams) ([]byte, error) {
+	input, name, err := openInput(args, s)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = input.Close() }() // nothing was written
+	data, err := io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
+	if err != nil {
+		return nil, term.Failf("read the message from %s: %w", name, err)
+	}
+	return data, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
@@ -75,6 +76,11 @@ func completeWords(cmd *cobra.Command, flag string, words ...string) {
 // by escapes: control characters, line breaks, invisible characters, changes of text
 // direction, and bytes that are not UTF-8.
 func visible(words string) string {
+	return escapeHidden(words, func(r rune) string { return fmt.Sprintf(`\U%08x`, r) })
+}
+
+// escapeHidden replaces hidden characters by escapes; wide escapes those above U+FFFF.
+func escapeHidden(words string, wide func(rune) string) string {
 	if strings.IndexFunc(words, hidden) < 0 && utf8.ValidString(words) {
 		return words
 	}
@@ -89,7 +95,7 @@ func visible(words string) string {
 		case r <= 0xffff:
 			fmt.Fprintf(&b, `\u%04x`, r)
 		default:
-			fmt.Fprintf(&b, `\U%08x`, r)
+			b.WriteString(wide(r))
 		}
 		i += size
 	}
@@ -110,22 +116,10 @@ func printJSON(out io.Writer, value any) error {
 // visibleJSON escapes the hidden characters in the strings of a JSON value, which keeps
 // its meaning. JSON itself requires escapes only below U+0020.
 func visibleJSON(line string) string {
-	if strings.IndexFunc(line, hidden) < 0 {
-		return line
-	}
-	var b strings.Builder
-	for _, r := range line {
-		switch {
-		case !hidden(r):
-			b.WriteRune(r)
-		case r <= 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default: // JSON writes two surrogates
-			r -= 0x10000
-			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xd800+(r>>10), 0xdc00+(r&0x3ff))
-		}
-	}
-	return b.String()
+	return escapeHidden(line, func(r rune) string {
+		high, low := utf16.EncodeRune(r)
+		return fmt.Sprintf(`\u%04x\u%04x`, high, low)
+	})
 }
 
 // write writes a part of the result.

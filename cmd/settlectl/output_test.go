@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/go-json-experiment/json"
 	"github.com/google/go-cmp/cmp"
-	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/term"
 )
@@ -67,15 +65,6 @@ func TestTrimRPCPrefix(t *testing.T) {
 	}
 }
 
-func TestCounted(t *testing.T) {
-	t.Parallel()
-	for n, want := range map[int]string{0: "0 messages", 1: "1 message", 2: "2 messages", 1234: "1,234 messages"} {
-		if got := counted(n, "message"); got != want {
-			t.Errorf("%d: %q, want %q", n, got, want)
-		}
-	}
-}
-
 // TestFullDiskIsAnError for every form of a result.
 func TestFullDiskIsAnError(t *testing.T) {
 	t.Parallel()
@@ -105,45 +94,3 @@ var errFull = errors.New("no space left")
 type failingWriter struct{}
 
 func (failingWriter) Write([]byte) (int, error) { return 0, errFull }
-
-func TestOutputFlags(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct{ args, want, wantErr string }{
-		{"", outputTable, ""},
-		{"--output json", outputJSON, ""},
-		{"--json", outputJSON, ""},
-		{"--csv", outputCSV, ""},
-		{"--json=false", outputTable, ""},
-		{"--output yaml", "", `--output is "yaml"; give table, json or csv`},
-		{"--json --csv", "", "[csv json] were all set"},
-		{"--output table --json", "", "[json output] were all set"},
-	} {
-		var flags outputFlags
-		cmd := &cobra.Command{Use: "x", SilenceErrors: true, SilenceUsage: true, RunE: func(*cobra.Command, []string) error { return flags.check() }}
-		flags.register(cmd, outputTable, outputJSON, outputCSV)
-		cmd.SetArgs(strings.Fields(tt.args))
-		err := cmd.Execute()
-		switch {
-		case tt.wantErr == "" && (err != nil || flags.form != tt.want):
-			t.Errorf("%q: form %q, %v; want %q", tt.args, flags.form, err, tt.want)
-		case tt.wantErr != "" && (err == nil || !strings.Contains(err.Error(), tt.wantErr)):
-			t.Errorf("%q: %v; want %q", tt.args, err, tt.wantErr)
-		}
-	}
-}
-
-func TestInterrupted(t *testing.T) {
-	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	err := interruptible(ctx, func(ctx context.Context) error {
-		cancel()
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	if coded, ok := errors.AsType[*term.CodedError](err); !ok || coded.Code != term.ExitInterrupted {
-		t.Errorf("interrupted: %v", err)
-	}
-	if err := interruptible(t.Context(), func(context.Context) error { return errFull }); !errors.Is(err, errFull) {
-		t.Errorf("not interrupted: %v", err)
-	}
-}

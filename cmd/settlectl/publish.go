@@ -44,32 +44,16 @@ func newPublish(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish each line of a file as a message",
-		Long: `publish sends each line of FILE, or of standard input for -, to a Pub/Sub topic.
-The bytes of a line without its line feed are the data of one message. publish
-skips blank lines and sends malformed lines unchanged; check a message with
-settlectl check first. It names a line that begins with a byte order mark,
-because the function refuses it.
-
-publish reads the file while it sends, so the file can have any size. It names
-each failed line on standard error and sends the other lines. A failed line may
-have been published if only the answer was lost. Publishing it again is safe,
-because each settlement ID is settled once.
-
-PUBSUB_EMULATOR_HOST selects an emulator. Otherwise the command uses the
-application default credentials.
-
-Ctrl-C stops reading, waits for the outstanding answers, and prints the last
-sent line. A second Ctrl-C ends the program at once.
+		Long: `publish sends the bytes of each line of FILE, or of standard input for -, to a
+Pub/Sub topic. It skips blank lines, names each failed line, and sends the other
+lines. Publishing a line again is safe. PUBSUB_EMULATOR_HOST selects an
+emulator.
 
 Exit codes: 0 all lines published, 1 some failed, 2 usage error, unreadable file
-or missing credentials, 130 interrupted. After the first message, the counts are
-printed on standard output in every case.`,
+or missing credentials, 130 interrupted.`,
 		Example: `  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
-  settlectl publish payouts.jsonl --project my-project --topic payouts
   zcat payouts.jsonl.gz |
-    settlectl publish - --project my-project --topic payouts
-  PUBSUB_EMULATOR_HOST=127.0.0.1:8085 settlectl publish payouts.jsonl \
-    --project demo --topic payouts`,
+    settlectl publish - --project my-project --topic payouts`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			project, name, err := topicName(project, topic)
@@ -111,13 +95,9 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 	}
 	defer func() { _ = input.Close() }() // nothing was written
 
-	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
-		return err
-	}
-	// The client outlives an interruption, to receive the outstanding answers.
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	client, err := openPubSub(ctx, project, s)
 	if err != nil {
-		return term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
+		return err
 	}
 	defer func() { _ = client.Close() }()
 	publisher := client.Publisher(topic)
@@ -150,6 +130,19 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 			oneOr(run.sum.Failed, "line named above", "lines named above"))
 	}
 	return nil
+}
+
+// openPubSub returns a client, which outlives an interruption to receive the outstanding
+// answers.
+func openPubSub(ctx context.Context, project string, s streams) (*pubsub.Client, error) {
+	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
+		return nil, err
+	}
+	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	if err != nil {
+		return nil, term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
+	}
+	return client, nil
 }
 
 // emulatorAnswers checks that the named emulator listens, because the client retries for

@@ -52,7 +52,7 @@ func TestReadingCommands(t *testing.T) {
 				if form == terminalForm {
 					got = settlectlOn(t, 80, f.clock.Now, nil, f.env(), args...)
 				} else {
-					got = f.run(append(args, "--output="+form)...)
+					got = f.run(append(args, selects(args[0], form))...)
 				}
 				if got.code != term.ExitOK || got.errOut != "" {
 					t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
@@ -62,4 +62,16 @@ func TestReadingCommands(t *testing.T) {
 			})
 		}
 	}
+}
+
+// selects returns a flag that selects a form: the long one for show and report, else a
+// short one.
+func selects(command, form string) string {
+	switch {
+	case command != "list":
+		return "--output=" + form
+	case form == outputTable:
+		return "--json=false"
+	}
+	return "--" + form
 }

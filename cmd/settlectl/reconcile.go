@@ -28,12 +28,12 @@ const (
 
 // stepReport is the answer of reconcile about one settlement.
 type stepReport struct {
-	SettlementID string        `json:"settlement_id"`
-	Stepped      bool          `json:"stepped"`
-	Why          string        `json:"why,omitzero"` // no step was made
-	Before       instructionAt `json:"before"`
-	After        instructionAt `json:"after"`
-	Events       []stepEvent   `json:"events"`
+	SettlementID string                  `json:"settlement_id"`
+	Stepped      bool                    `json:"stepped"`
+	Why          string                  `json:"why,omitzero"` // no step was made
+	Before       instructionAt           `json:"before"`
+	After        instructionAt           `json:"after"`
+	Events       []spannerstore.EventRow `json:"events"`
 }
 
 // instructionAt is an instruction at one moment.
@@ -42,16 +42,6 @@ type instructionAt struct {
 	Version     int64          `json:"version"`
 	Sends       int64          `json:"sends"`
 	NextCheckAt time.Time      `json:"next_check_at,omitzero"`
-}
-
-type stepEvent struct {
-	Version    int64          `json:"version"`
-	At         time.Time      `json:"recorded_at"`
-	From       transfer.State `json:"from_state"`
-	To         transfer.State `json:"to_state"`
-	Cause      string         `json:"cause"`
-	HTTPStatus int            `json:"http_status,omitzero"`
-	Detail     string         `json:"detail,omitzero"`
 }
 
 // runReport is the answer of reconcile --due.
@@ -66,32 +56,21 @@ type runReport struct {
 	NextDue         time.Time              `json:"next_due,omitzero"`
 }
 
-const reconcileHelp = `reconcile makes the step that the reconciler makes every minute. It leases a due
-instruction, asks the bank about it or sends it, records the result, and shows
-the instruction before and after. With --due it does so for every due
-instruction. It is safe to run at the same time as the reconciler.
-
-An instruction that is not due stays as it is, and the command prints its due
-time: an earlier check would be useless or unsafe.
-
-The command can send to the bank.
+const reconcileHelp = `reconcile makes the step of a due instruction that the reconciler makes every
+minute, and may send to the bank. It is safe to run beside the reconciler. An
+instruction that is not due stays as it is.
 
 ` + bankHelp + `
-` + changeHelp + `
-` + roleHelp + `
 
-Exit codes: 0 a step was made, or with --due no step failed; 1 not due, or with
---due a step failed, or a person must look: an instruction became manual, or the
-bank's answer has severity CRITICAL; 2 usage error or no connection, the step
-failed, or the bank rejected the credentials; 3 no such settlement, 130
-interrupted.`
+Exit codes: 0 a step was made, or with --due no step failed; 1 not due, a step
+of --due failed, or a person must look; 2 usage error, no connection or a failed
+step; 3 no such settlement, 130 interrupted.`
 
 func newReconcile(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		from     bankFlags
-		output   outputFlags
-		due      bool
+		o    = operation{streams: s}
+		from bankFlags
+		due  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "reconcile ID|--due",
@@ -103,23 +82,23 @@ func newReconcile(s streams) *cobra.Command {
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(oneOf(args, "ID", due, "--due"), database.check(), from.check(database), output.check()); err != nil {
+			if err := errors.Join(oneOf(args, "ID", due, "--due"), o.database.check(), from.check(o.database), o.output.check()); err != nil {
 				return err
 			}
-			b, err := from.open(cmd.Context(), s, database)
+			b, err := from.open(cmd.Context(), s, o.database)
 			if err != nil {
 				return err
 			}
 			if b.bank == nil {
 				return errNoBank
 			}
-			return withBank(cmd.Context(), s, database, strings.Join(args, ""), b, func(ctx context.Context, o *ledger.Operator) error {
-				stepper, alarms := b.stepper(s, o.Store)
+			return o.changeWithBank(cmd.Context(), strings.Join(args, ""), b, func(ctx context.Context, by *ledger.Operator) error {
+				stepper, alarms := b.stepper(s, by.Store)
 				var err error
 				if due {
-					err = reconcileDue(ctx, s, output.form, stepper, alarms)
+					err = o.reconcileDue(ctx, stepper, alarms)
 				} else {
-					err = reconcileOne(ctx, s, output.form, o, stepper, alarms, args[0])
+					err = o.reconcileOne(ctx, by, stepper, alarms, args[0])
 				}
 				if authErr := b.auth.err(); authErr != nil {
 					return authErr
@@ -129,25 +108,24 @@ func newReconcile(s streams) *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&due, "due", false, "every due instruction")
-	database.register(cmd, s)
+	o.register(cmd, outputTable, outputJSON)
 	from.register(cmd)
-	output.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
-func reconcileOne(ctx context.Context, s streams, form string, o *ledger.Operator, stepper *transfer.Stepper, alarms *atomic.Int64, id string) error {
-	done, err := o.Step(ctx, stepper, id)
+func (o *operation) reconcileOne(ctx context.Context, by *ledger.Operator, stepper *transfer.Stepper, alarms *atomic.Int64, id string) error {
+	done, err := by.Step(ctx, stepper, id)
 	idle := errors.Is(err, transfer.ErrNotDue) || errors.Is(err, transfer.ErrLeaseLost)
 	if err != nil && !idle {
 		return err
 	}
-	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: stepEvents(done.Events)}
+	report := stepReport{SettlementID: id, Stepped: !idle, Before: instructionOf(done.Before), After: instructionOf(done.After), Events: done.Events}
 	if idle {
-		if report.Why = ledger.WhyNotDue(done.After, s.now()); report.Why == "" {
+		if report.Why = ledger.WhyNotDue(done.After, o.now()); report.Why == "" {
 			report.Why = "another step held it"
 		}
 	}
-	if err := report.print(s, form); err != nil {
+	if err := o.print(report, report.facts); err != nil {
 		return err
 	}
 	if idle {
@@ -184,35 +162,24 @@ func (a instructionAt) words() string {
 	return fmt.Sprintf("%s, version %d, sends %d, next check %s", a.State, a.Version, a.Sends, clockOrNever(a.NextCheckAt))
 }
 
-func stepEvents(events []spannerstore.EventRow) []stepEvent {
-	all := []stepEvent{}
-	for _, e := range events {
-		all = append(all, stepEvent{e.Version, e.RecordedAt, e.Event.From, e.Event.To, e.Event.Cause, e.Event.HTTPStatus, e.Event.Detail})
-	}
-	return all
-}
-
-func (r stepReport) print(s streams, form string) error {
-	if form == outputJSON {
-		return printJSON(s.Out, r)
-	}
+func (r stepReport) facts() [][2]string {
 	facts := [][2]string{{"settlement", r.SettlementID}, {"before", r.Before.words()}}
 	for _, e := range r.Events {
-		words := fmt.Sprintf("%s: %s → %s", e.Cause, e.From, e.To)
-		if e.HTTPStatus != 0 {
-			words += ", HTTP " + strconv.Itoa(e.HTTPStatus)
+		words := fmt.Sprintf("%s: %s → %s", e.Event.Cause, e.Event.From, e.Event.To)
+		if e.Event.HTTPStatus != 0 {
+			words += ", HTTP " + strconv.Itoa(e.Event.HTTPStatus)
 		}
-		if e.Detail != "" {
-			words += ": " + e.Detail
+		if e.Event.Detail != "" {
+			words += ": " + e.Event.Detail
 		}
 		facts = append(facts, [2]string{"event " + strconv.FormatInt(e.Version, 10), words})
 	}
-	return printFacts(s, append(facts, [2]string{"after", r.After.words()}))
+	return append(facts, [2]string{"after", r.After.words()})
 }
 
-func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer.Stepper, alarms *atomic.Int64) error {
+func (o *operation) reconcileDue(ctx context.Context, stepper *transfer.Stepper, alarms *atomic.Int64) error {
 	reconciler := transfer.Reconciler{
-		Store: stepper.Store, Banking: stepper, Now: s.now, Limit: reconcileLimit, Concurrency: reconcileConcurrency, Margin: stepper.Longest(),
+		Store: stepper.Store, Banking: stepper, Now: o.now, Limit: reconcileLimit, Concurrency: reconcileConcurrency, Margin: stepper.Longest(),
 	}
 	run, err := reconciler.Reconcile(ctx)
 	if err != nil {
@@ -222,7 +189,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
 		OldestUncertain: run.OldestUncertainSeconds, Manual: run.Manual, NextDue: run.NextDue,
 	}
-	if err := report.print(s, form); err != nil {
+	if err := o.print(report, report.facts); err != nil {
 		return err
 	}
 	manual := needsPerson(run.States[transfer.StateManual], alarms)
@@ -236,10 +203,7 @@ func reconcileDue(ctx context.Context, s streams, form string, stepper *transfer
 	return ctx.Err()
 }
 
-func (r runReport) print(s streams, form string) error {
-	if form == outputJSON {
-		return printJSON(s.Out, r)
-	}
+func (r runReport) facts() [][2]string {
 	var states []string
 	for _, state := range slices.Sorted(maps.Keys(r.States)) {
 		states = append(states, fmt.Sprintf("%d %s", r.States[state], state))
@@ -247,7 +211,7 @@ func (r runReport) print(s streams, form string) error {
 	if len(states) == 0 {
 		states = []string{"none"}
 	}
-	return printFacts(s, [][2]string{
+	return [][2]string{
 		{"due", strconv.Itoa(r.Due)},
 		{"states after", strings.Join(states, ", ")},
 		{"skipped", fmt.Sprintf("%d, held by another step", r.Skipped)},
@@ -255,5 +219,5 @@ func (r runReport) print(s streams, form string) error {
 		{"left", strconv.Itoa(r.Left)},
 		{"manual", fmt.Sprintf("%d in all, waiting for a person", r.Manual)},
 		{"next due", clockOrNever(r.NextDue)},
-	})
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"cloud.google.com/go/pubsub/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/ledger"
@@ -46,33 +45,11 @@ type releaseSummary struct {
 	DryRun          bool   `json:"dry_run,omitzero"`
 }
 
-const releaseHelp = `release publishes a quarantined message again, with its attributes, its ordering
-key and the attribute settleonce-released, and marks its row as released.
-MESSAGE is a Pub/Sub message ID or the hex message_key of its row. The command
-lists the messages if several have the ID. Finding a message ID reads the whole
-table, a message_key only its row.
-
-The command publishes the message and then marks it. After a crash between the
-two the message is still open, and a second release publishes a second copy.
-Both copies are the same payout, which is settled once.
-
-The command refuses a message that the function would refuse again. A message
-without a currency needs --default-currency with the function's present value.
-The command computes its output with this value; the function settles with its
-own DEFAULT_CURRENCY.
-
---edit FILE publishes the bytes of FILE instead. Only the producer knows the
-intended payout and has to agree; name the person in --note. The note and a
-digest of the bytes stay with the row: put no payload into the note.
-
---all releases every open message of one reason, the oldest first, if the
-function would accept it now and Pub/Sub takes it. It asks for confirmation, or
-needs --yes. After a failure, run it again to continue.
-
-A released row is kept for 30 days. PUBSUB_EMULATOR_HOST selects an emulator.
-
-` + roleHelp + `
-Publishing needs roles/pubsub.publisher.
+const releaseHelp = `release publishes a quarantined message again, with its attributes and ordering
+key, and marks its row as released. MESSAGE is a Pub/Sub message ID or a hex
+message_key. It refuses a message that the function would refuse again. With
+--edit FILE it publishes the bytes of FILE, if the producer agrees. Put no
+payload into --note. PUBSUB_EMULATOR_HOST selects an emulator.
 
 Exit codes: 0 released, or with --dry-run it would be, 1 refused (with --all:
 some messages), or several messages have the ID, 2 usage error or no connection,
@@ -80,9 +57,8 @@ some messages), or several messages have the ID, 2 usage error or no connection,
 
 func newRelease(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
-		f        releaseFlags
+		o = operation{streams: s}
+		f releaseFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "release MESSAGE | --all --reason REASON",
@@ -92,26 +68,24 @@ func newRelease(s streams) *cobra.Command {
     --default-currency USD --topic projects/my-project/topics/payouts
   settlectl release 7000000000000042 --by ines --edit corrected.json \
     --note "Ada of claims agreed, ticket 311" \
-    --project my-project --topic payouts
-  settlectl release --all --reason missing_field --by ines \
-    --topic projects/my-project/topics/payouts --dry-run`,
+    --project my-project --topic payouts`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(oneOf(args, "MESSAGE", f.all, "--all"), database.check(), output.check(), f.check(cmd)); err != nil {
+			if err := errors.Join(oneOf(args, "MESSAGE", f.all, "--all"), o.database.check(), o.output.check(), f.check(cmd)); err != nil {
 				return err
 			}
-			if err := f.readEdit(s); err != nil {
-				return err
+			if f.edit != "" {
+				var err error
+				if f.release.Edited, err = readMessage([]string{f.edit}, s); err != nil {
+					return err
+				}
 			}
-			return operating(cmd.Context(), s, database, "", func(ctx context.Context, o *ledger.Operator) error {
-				return f.run(ctx, s, output.form, o, args)
-			})
+			return o.change(cmd.Context(), "", nil, func(ctx context.Context, by *ledger.Operator) error { return f.run(ctx, o, by, args) })
 		},
 	}
 	f.register(cmd, s)
-	database.register(cmd, s)
-	output.register(cmd, outputTable, outputJSON)
+	o.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 
@@ -151,67 +125,44 @@ func (f *releaseFlags) check(cmd *cobra.Command) error {
 	return errors.Join(faults...)
 }
 
-func (f *releaseFlags) run(ctx context.Context, s streams, form string, o *ledger.Operator, args []string) error {
+func (f *releaseFlags) run(ctx context.Context, o operation, by *ledger.Operator, args []string) error {
 	project, topic, err := topicName(f.project, f.topic)
 	if err != nil {
 		return err
 	}
-	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
-		return err
-	}
-	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
+	client, err := openPubSub(ctx, project, o.streams)
 	if err != nil {
-		return term.Failf("connect to Pub/Sub: %w; %s", err, accessHint)
+		return err
 	}
 	defer client.Close()
 	publisher := newTopicPublisher(client, topic)
 	defer publisher.publisher.Stop()
-	o.Topic = publisher
+	by.Topic = publisher
 	if f.all {
-		return f.releaseAll(ctx, s, form, o)
+		return f.releaseAll(ctx, o, by)
 	}
-	return f.releaseOne(ctx, s, form, o, args[0])
+	return f.releaseOne(ctx, o, by, args[0])
 }
 
-// readEdit reads the file of --edit up to one byte more than a message may have.
-func (f *releaseFlags) readEdit(s streams) error {
-	if f.edit == "" {
-		return nil
-	}
-	input, name, err := openInput([]string{f.edit}, s)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = input.Close() }() // nothing was written
-	f.release.Edited, err = io.ReadAll(io.LimitReader(input, payout.MaxMessageBytes+1))
-	if err != nil {
-		return term.Failf("read the message from %s: %w", name, err)
-	}
-	return nil
-}
-
-func (f *releaseFlags) releaseOne(ctx context.Context, s streams, form string, o *ledger.Operator, message string) error {
-	found, err := o.Find(ctx, message)
+func (f *releaseFlags) releaseOne(ctx context.Context, o operation, by *ledger.Operator, message string) error {
+	found, err := by.Find(ctx, message)
 	if err != nil {
 		return err
 	}
 	if len(found) > 1 {
-		if err := printFound(s, form, found); err != nil {
+		if err := printFound(o.streams, o.output.form, found); err != nil {
 			return err
 		}
 		return noWith("%d messages have the ID %s; name one by its message_key", len(found), visible(message))
 	}
-	released, err := o.Release(ctx, found[0], f.release)
+	released, err := by.Release(ctx, found[0], f.release)
 	if err != nil {
 		return err
 	}
-	return f.printReleased(s, form, released)
+	return o.print(released, func() [][2]string { return f.releasedFacts(released) })
 }
 
-func (f *releaseFlags) printReleased(s streams, form string, r ledger.Released) error {
-	if form == outputJSON {
-		return printJSON(s.Out, r)
-	}
+func (f *releaseFlags) releasedFacts(r ledger.Released) [][2]string {
 	facts := append(keptFacts(r.Message), [2]string{"settlement", r.SettlementID}, [2]string{"hash", string(r.PayloadHash)})
 	if r.DefaultCurrency != "" {
 		facts = append(facts, [2]string{"currency", defaultedCurrency(r.DefaultCurrency)})
@@ -224,7 +175,7 @@ func (f *releaseFlags) printReleased(s streams, form string, r ledger.Released) 
 	default:
 		facts = append(facts, [2]string{"published", "as message " + r.PublishedAs}, [2]string{"released", clockOr(r.ReleasedAt, "never") + " by " + r.ReleasedBy})
 	}
-	return printFacts(s, facts)
+	return facts
 }
 
 // defaultedCurrency explains the currency of a message without one.
@@ -255,25 +206,25 @@ func printFound(s streams, form string, found []ledger.Message) error {
 	})
 }
 
-func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o *ledger.Operator) error {
-	extent, err := o.Extent(ctx, payout.Reason(f.reason))
+func (f *releaseFlags) releaseAll(ctx context.Context, o operation, by *ledger.Operator) error {
+	extent, err := by.Extent(ctx, payout.Reason(f.reason))
 	if err != nil {
 		return err
 	}
 	if !f.release.DryRun && !f.yes {
-		if err := confirm(s, fmt.Sprintf("Publish up to %s of %s again? [y/N] ", counted(extent.Messages, "message"), f.reason)); err != nil {
+		if err := confirm(o.streams, fmt.Sprintf("Publish up to %s of %s again? [y/N] ", counted(extent.Messages, "message"), f.reason)); err != nil {
 			return err
 		}
 	}
-	bar := &releaseBar{Progress: term.StartProgress(s.Streams, "settlectl", 0)}
-	bar.Begin(bar.message(), extent.Messages)
-	tally, runErr := o.ReleaseAll(ctx, extent, f.release, bar.add)
+	bar := term.StartProgress(o.Streams, "settlectl", 0)
+	bar.Begin("released 0, refused 0", extent.Messages)
+	tally, runErr := by.ReleaseAll(ctx, extent, f.release, reportRelease(bar))
 	bar.Stop(runErr == nil)
 	summary := releaseSummary{Reason: f.reason, Tally: tally, Left: extent.Messages - int64(tally.Released+tally.Refused), DryRun: f.release.DryRun}
 	if tally.Defaulted > 0 {
 		summary.DefaultCurrency = f.release.DefaultCurrency
 	}
-	if err := summary.print(s, form); err != nil {
+	if err := o.print(summary, summary.facts); err != nil {
 		return err
 	}
 	switch {
@@ -286,10 +237,7 @@ func (f *releaseFlags) releaseAll(ctx context.Context, s streams, form string, o
 	return nil
 }
 
-func (r releaseSummary) print(s streams, form string) error {
-	if form == outputJSON {
-		return printJSON(s.Out, r)
-	}
+func (r releaseSummary) facts() [][2]string {
 	released := strconv.Itoa(r.Released)
 	if r.DryRun {
 		released = "0 (--dry-run); " + released + " would be"
@@ -300,7 +248,7 @@ func (r releaseSummary) print(s streams, form string) error {
 	if r.Defaulted > 0 {
 		facts = append(facts, [2]string{"currency", fmt.Sprintf("of %d: %s", r.Defaulted, defaultedCurrency(r.DefaultCurrency))})
 	}
-	return printFacts(s, facts)
+	return facts
 }
 
 // confirm asks a question. Without a terminal it fails.
@@ -328,31 +276,24 @@ func nameOf(k ledger.Message) string {
 	return k.MessageID + " from " + k.Subscription[strings.LastIndex(k.Subscription, "/")+1:]
 }
 
-// releaseBar shows the progress of release --all, and names refused messages.
-type releaseBar struct {
-	*term.Progress
-
-	released, refused int
-}
-
-func (b *releaseBar) message() string {
-	return fmt.Sprintf("released %d, refused %d", b.released, b.refused)
-}
-
-// add counts a message. refused is nil for a released one.
-func (b *releaseBar) add(k ledger.Message, refused *transfer.Refused) {
-	if refused == nil {
-		b.released++
-	} else {
-		b.refused++
-	}
-	b.Message(b.message())
-	b.Set(int64(b.released + b.refused))
-	switch {
-	case refused == nil:
-	case b.refused <= maxRefusalsNamed:
-		b.Logf("message %s stays: %s", visible(nameOf(k)), visible(refused.Error()))
-	case b.refused == maxRefusalsNamed+1:
-		b.Logf("more messages stay; settlectl list quarantine names all")
+// reportRelease returns a function that counts a message on the bar, and names it if it
+// was refused.
+func reportRelease(bar *term.Progress) func(ledger.Message, *transfer.Refused) {
+	released, refusals := 0, 0
+	return func(m ledger.Message, refused *transfer.Refused) {
+		if refused == nil {
+			released++
+		} else {
+			refusals++
+		}
+		bar.Message(fmt.Sprintf("released %d, refused %d", released, refusals))
+		bar.Set(int64(released + refusals))
+		switch {
+		case refused == nil:
+		case refusals <= maxRefusalsNamed:
+			bar.Logf("message %s stays: %s", visible(nameOf(m)), visible(refused.Error()))
+		case refusals == maxRefusalsNamed+1:
+			bar.Logf("more messages stay; settlectl list quarantine names all")
+		}
 	}
 }

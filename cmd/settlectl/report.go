@@ -14,44 +14,31 @@ import (
 
 func newReport(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
-		flags    reportFlags
+		o     = operation{streams: s}
+		flags reportFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Sum up the payouts of a ledger account in a period",
-		Long: `report sums up an account's movements and reversals of a period, by currency and
-by the present state of the bank instructions. A movement and its reversal each
-belong to the period in which they were recorded. Amounts are exact, in major
-units by the currency's ISO 4217 exponent. The report never adds up different
-currencies. It changes nothing.
+		Long: `report sums up an account's movements and reversals from --from and before --to,
+by currency and present state of the bank instructions. Amounts are exact.
 
-The period begins at --from and ends before --to: for November in UTC, give
---from 2026-11-01 --to 2026-12-01. The CSV has the lines without the totals.
-
-Exit codes: 0, 2 usage error or unreadable database, 130 interrupted.`,
-		Example: `  settlectl report --account reserve-claims --from 2026-11-01 --to 2026-12-01
-  settlectl report --account reserve-claims --from 2026-11-01 \
-    --csv > november.csv`,
-		Args: cobra.NoArgs,
+` + readingExits,
+		Example: `  settlectl report --account reserve-claims --from 2026-11-01 --to 2026-12-01`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, to, err := flags.period(s.now())
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
-			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
+			return o.read(cmd.Context(), err, func(ctx context.Context, r ledger.Reader) error {
 				report, err := r.Report(ctx, flags.account, from, to)
 				if err != nil {
-					return database.explain(err)
+					return o.database.explain(err)
 				}
-				return printReport(report, output.form, s)
+				return printReport(report, o.output.form, s)
 			})
 		},
 	}
-	database.register(cmd, s)
-	database.registerStale(cmd)
-	output.register(cmd, outputTable, outputJSON, outputCSV)
+	o.register(cmd, outputTable, outputJSON, outputCSV)
+	o.database.registerStale(cmd)
 	cmd.Flags().StringVar(&flags.account, "account", "", "`ID` of the ledger account")
 	timeFlag(cmd, &flags.from, "from", "", "of the beginning")
 	require(cmd, "account", "from")
@@ -95,15 +82,6 @@ func printReportTable(report ledger.Report, s streams) error {
 	if len(report.Lines) == 0 {
 		return write(s.Out, words+"\nNo movements and no reversals. Letter case matters in --account.\n")
 	}
-	columns := []column{
-		{name: "currency"},
-		{name: "bank", colors: stateColors},
-		{name: "movements", right: true},
-		{name: "moved", right: true},
-		{name: "reversals", right: true},
-		{name: "reversed", right: true},
-		{name: "net", right: true},
-	}
 	var rows [][]string
 	for _, total := range report.Totals {
 		for _, l := range report.Lines {
@@ -113,7 +91,20 @@ func printReportTable(report ledger.Report, s streams) error {
 		}
 		rows = append(rows, reportRow(total, "total"))
 	}
-	return write(s.Out, words+"\n"+layOut(s, columns, rows, true)+"\n")
+	return write(s.Out, words+"\n"+layOut(s, sumColumns(column{name: "bank", colors: stateColors}), rows, true)+"\n")
+}
+
+// sumColumns are the columns of sums by currency and another value.
+func sumColumns(by column) []column {
+	return []column{
+		{name: "currency"},
+		by,
+		{name: "movements", right: true},
+		{name: "moved", right: true},
+		{name: "reversals", right: true},
+		{name: "reversed", right: true},
+		{name: "net", right: true},
+	}
 }
 
 func reportRow(l ledger.ReportLine, state string) []string {

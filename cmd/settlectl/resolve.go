@@ -17,10 +17,9 @@ func newResolve(s streams) *cobra.Command {
 		Long: `resolve closes cases after their investigation. It moves no money.
 
 Exit codes: those of its commands.`,
-		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
-    --note "the producer is fixed"`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  settlectl resolve conflict stl-8474 --by ines --note "the producer is fixed"`,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newResolveConflict(s))
 	return cmd
@@ -28,42 +27,26 @@ Exit codes: those of its commands.`,
 
 func newResolveConflict(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
-		r        ledger.Resolution
+		o = operation{streams: s}
+		r ledger.Resolution
 	)
 	cmd := &cobra.Command{
 		Use:   "conflict ID",
 		Short: "Close a conflict of a settlement",
-		Long: `resolve conflict closes an open conflict and records the person and the finding.
-The ledger stays as it is: the first payout stands, and the conflicting payout
-stays unsettled.
+		Long: `resolve conflict closes a conflict, and records the person and the finding. The
+first payout stands. The note is kept for ever: put no payload into it. The
+command can be repeated. With several conflicts it lists them and needs --hash.
 
-A settlement with several conflicts, open or closed, needs --hash: the payload
-hash of the conflicting payout, or its beginning. Without --hash the command
-lists the conflicts. The note is kept for ever: put no payload into it.
-
-Running the same command again after a lost answer succeeds. If another conflict
-has come since, it needs --hash.
-
-` + roleHelp + `
-
-Exit codes: 0 closed, 1 refused (no conflict, several and no --hash, closed by
-another person or with another note), 2 usage error or no connection, 3 no such
+Exit codes: 0 closed, 1 refused, 2 usage error or no connection, 3 no such
 settlement, 130 interrupted.`,
-		Example: `  settlectl resolve conflict stl-8474 --by ines@example.com \
-    --note "the producer sent a draft"
-  settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com \
+		Example: `  settlectl resolve conflict stl-8475 --hash v1:5f2e --by ines@example.com \
     --note "a second claim, now stl-8501"`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check(), checkText(cmd, "by", "note")); err != nil {
-				return err
-			}
 			r.SettlementID = args[0]
-			return operating(cmd.Context(), s, database, args[0], func(ctx context.Context, o *ledger.Operator) error {
-				return resolveConflict(ctx, s, output.form, o, r)
+			return o.change(cmd.Context(), args[0], checkText(cmd, "by", "note"), func(ctx context.Context, by *ledger.Operator) error {
+				return resolveConflict(ctx, s, o.output.form, by, r)
 			})
 		},
 	}
@@ -71,8 +54,7 @@ settlement, 130 interrupted.`,
 	cmd.Flags().StringVar(&r.By, "by", "", "`person` who closes it (required)")
 	cmd.Flags().StringVar(&r.Note, "note", "", "`finding`, in one line (required)")
 	require(cmd, "by", "note")
-	database.register(cmd, s)
-	output.register(cmd, outputTable, outputJSON)
+	o.register(cmd, outputTable, outputJSON)
 	return cmd
 }
 

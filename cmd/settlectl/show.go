@@ -17,58 +17,38 @@ import (
 )
 
 func newShow(s streams) *cobra.Command {
-	var (
-		database databaseFlags
-		output   outputFlags
-	)
+	o := operation{streams: s}
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a settlement, and its next step",
-		Long: `show prints all rows of a settlement ID as of one moment: the payout, its
-receipt, the bank instruction with its history and its superseded keys, the
-reversal, each conflict with the members of both payouts side by side, and the
-next step with its time. Times are UTC. It changes nothing.
-
-Of a bank instruction, "first not-found" is the time of the bank's first
-not-found answer that counts, and "resend deadline" is the end of the period in
-which the bank surely remembers the key. A receipt without an expiry stays until
-the bank's outcome is final.
-
-The output contains personal data: accounts, amounts and references, and with
---json the request to the bank.
+		Long: `show prints all rows of a settlement ID as of one moment, and the next step with
+its time. Times are UTC. It contains personal data, and changes nothing.
 
 Exit codes: 0, 2 usage error or unreadable database, 3 no such settlement, 130
 interrupted.`,
-		Example: `  settlectl show stl-8472
-  settlectl show stl-8472 --json | jq -r '.bank_instruction.state'`,
-		Args: cobra.ExactArgs(1),
+		Example: `  settlectl show stl-8472 --json | jq -r '.bank_instruction.state'`,
+		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := errors.Join(database.check(), output.check()); err != nil {
-				return err
-			}
-			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
-				return show(ctx, r, args[0], database, output.form, s)
-			})
+			return o.read(cmd.Context(), nil, func(ctx context.Context, r ledger.Reader) error { return o.show(ctx, r, args[0]) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	database.register(cmd, s)
-	database.registerStale(cmd)
-	output.register(cmd, outputTable, outputJSON)
+	o.register(cmd, outputTable, outputJSON)
+	o.database.registerStale(cmd)
 	return cmd
 }
 
-func show(ctx context.Context, r ledger.Reader, id string, database databaseFlags, form string, s streams) error {
+func (o *operation) show(ctx context.Context, r ledger.Reader, id string) error {
 	found, err := r.Settlement(ctx, id)
 	switch {
 	case errors.Is(err, ledger.ErrNoSettlement):
-		return noSettlement(id, database)
+		return noSettlement(id, o.database)
 	case err != nil:
-		return database.explain(err)
-	case form == outputJSON:
-		return printJSON(s.Out, found)
+		return o.database.explain(err)
+	case o.output.form == outputJSON:
+		return printJSON(o.Out, found)
 	}
-	return page{s}.print(found)
+	return page{o.streams}.print(found)
 }
 
 // noSettlement reports an unknown settlement ID, with the possible reasons.

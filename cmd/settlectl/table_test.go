@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -110,26 +109,5 @@ func TestTableIgnoresLocale(t *testing.T) {
 	cmd.Env = append(os.Environ(), "LC_ALL="+japanese)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("with LC_ALL=%s: %v\n%s", japanese, err, out)
-	}
-}
-
-func TestEmptyTable(t *testing.T) {
-	t.Parallel()
-	for form, want := range map[string]string{outputTable: "No conflicts.\n", outputCSV: "a,b\n"} {
-		var out bytes.Buffer
-		p := newRowPrinter(streamsOf(nil, &out, nil, nil), form, []column{{name: "a"}, {name: "b"}})
-		if err := p.flush("No conflicts."); err != nil || out.String() != want {
-			t.Errorf("%s: %q, %v; want %q", form, out.String(), err, want)
-		}
-	}
-}
-
-func TestCSVQuotes(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	p := newRowPrinter(streamsOf(nil, &out, nil, nil), outputCSV, []column{{name: "a"}, {name: "b"}})
-	err := errors.Join(p.print(`x, "y"`, "\x1b[2J"), p.flush("nothing"))
-	if want := "a,b\n\"x, \"\"y\"\"\",\\u001b[2J\n"; err != nil || out.String() != want {
-		t.Errorf("%q, %v; want %q", out.String(), err, want)
 	}
 }

@@ -20,40 +20,29 @@ const (
 
 func newTail(s streams) *cobra.Command {
 	var (
-		database databaseFlags
-		output   outputFlags
+		o        = operation{streams: s}
 		since    string
 		interval time.Duration
 	)
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the ledger",
-		Long: `tail prints one line for each commit: movements, steps of bank instructions,
-reversals, conflicts, quarantined messages, and the cases that people close or
-release. It reads the database every --interval and prints the commits in their
-order, each exactly once. It prints a conflict that is delivered repeatedly once
-per interval. Times are UTC. It changes nothing.
+		Long: `tail prints one line for each commit, in their order and each exactly once. It
+reads the database every --interval. Times are UTC. It changes nothing.
 
 Exit codes: 2 usage error or unreadable database, 130 interrupted, which is the
 usual end.`,
-		Example: `  settlectl tail
-  settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
-		Args: cobra.NoArgs,
+		Example: `  settlectl tail --since 10m --json | jq -c 'select(.kind == "conflict")'`,
+		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from, err := parseTime("since", since, s.now())
 			if interval < minInterval {
 				err = errors.Join(err, fmt.Errorf("--interval is %v; give %v or more", interval, minInterval))
 			}
-			if err := errors.Join(database.check(), output.check(), err); err != nil {
-				return err
-			}
-			return database.read(cmd.Context(), func(ctx context.Context, r ledger.Reader) error {
-				return tail(ctx, r, from, interval, database, output.form, s)
-			})
+			return o.read(cmd.Context(), err, func(ctx context.Context, r ledger.Reader) error { return o.tail(ctx, r, from, interval) })
 		},
 	}
-	database.register(cmd, s)
-	output.register(cmd, outputTable, outputJSON)
+	o.register(cmd, outputTable, outputJSON)
 	timeFlag(cmd, &since, "since", "", "of the first commit; default: now")
 	cmd.Flags().DurationVar(&interval, "interval", defaultInterval, "time between two reads")
 	return cmd
@@ -74,22 +63,22 @@ func pause(d time.Duration) func(context.Context) error {
 }
 
 // tail prints commits until ctx is done, and returns the error of ctx.
-func tail(ctx context.Context, r ledger.Reader, since time.Time, interval time.Duration, database databaseFlags, form string, s streams) error {
+func (o *operation) tail(ctx context.Context, r ledger.Reader, since time.Time, interval time.Duration) error {
 	if since.IsZero() {
 		now, err := r.Now(ctx)
 		if err != nil {
-			return database.explain(err)
+			return o.database.explain(err)
 		}
 		since = now
 	}
 	err := r.Follow(ctx, since, pause(interval), func(h ledger.Change) error {
-		if form == outputJSON {
-			return printJSON(s.Out, h)
+		if o.output.form == outputJSON {
+			return printJSON(o.Out, h)
 		}
-		return write(s.Out, happeningLine(h, s)+"\n")
+		return write(o.Out, happeningLine(h, o.streams)+"\n")
 	})
 	if err != nil {
-		return database.explain(err)
+		return o.database.explain(err)
 	}
 	return ctx.Err()
 }

@@ -14,12 +14,7 @@ import (
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
 // clockOrNever formats a time that may be zero.
-func clockOrNever(t time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	return clock(t)
-}
+func clockOrNever(t time.Time) string { return clockOr(orNil(t), "never") }
 
 // clockOr formats a time that may be absent.
 func clockOr(t *time.Time, otherwise string) string {

@@ -44,26 +44,11 @@ type verifyFlags struct {
 }
 
 const verifyHelp = `verify reads the whole database as of one timestamp and checks the rules of the
-ledger: receipts and movements, payload hashes, bank instructions and their
-events, sends, reversals, conflicts, quarantine, expiry. It changes nothing, and
-the rights of settleonce_operator are enough. It prints each violation with the
-found and the expected value and a remedy, then the totals by account and
-currency.
-
-verify reads pages at low priority, and its memory does not grow with the
-database. Because it reads at one timestamp, it has to end within the database's
-version retention period (default: 1h).
-
---bank asks the bank's status API about every instruction, at most --bank-rate
-times per second. A difference that the reconciler or a person will still
-correct is pending, and no violation.
+ledger. It prints each violation with a remedy, then the totals. It changes
+nothing, and the rights of settleonce_operator are enough. With --bank it asks
+the bank's status API about every instruction.
 
 ` + bankHelp + `
-resend_not_after has to be 0.8 times the bank's key lifetime after the first
-send. --key-lifetime gives all lifetimes that were ever configured; its default
-is BANK_KEY_LIFETIME, or with --bank the function's. Without any, verify accepts
-every lifetime. A receipt may be missing once the table's row deletion policy
-applies. If the policy was shorter earlier, older receipts look missing.
 
 Exit codes: 0 no violation, 130 interrupted, and 2. The last lines on standard
 error tell the cases of 2 apart:
@@ -82,9 +67,7 @@ func newVerify(s streams) *cobra.Command {
 		Example: `  settlectl verify --database projects/p/instances/i/databases/d \
     --role settleonce_operator
   settlectl verify --bank --bank-rate 50 \
-    --function projects/p/locations/europe-west1/functions/settle-payout
-  settlectl verify --output json |
-    jq -r 'select(.type == "violation") | .settlement_id'`,
+    --function projects/p/locations/europe-west1/functions/settle-payout`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := flags.check(s); err != nil {
@@ -222,13 +205,8 @@ type verification struct {
 
 // findingLine is a finding in JSON.
 type findingLine struct {
-	Type         string     `json:"type"` // violation or pending
-	Rule         audit.Rule `json:"rule"`
-	SettlementID string     `json:"settlement_id,omitzero"`
-	Message      string     `json:"message,omitzero"`
-	Found        string     `json:"found"`
-	Want         string     `json:"want"`
-	Remedy       string     `json:"remedy"`
+	Type string `json:"type"` // violation or pending
+	audit.Finding
 }
 
 func typeOf(f audit.Finding) string {
@@ -245,7 +223,7 @@ func (v *verification) found(f audit.Finding) error {
 	}
 	v.printed[f.Pending]++
 	if v.flags.output.form == outputJSON {
-		return printJSON(v.s.Out, findingLine{typeOf(f), f.Rule, f.SettlementID, f.Message, f.Found, f.Want, f.Remedy})
+		return printJSON(v.s.Out, findingLine{typeOf(f), f})
 	}
 	v.listed = append(v.listed, f)
 	return nil
@@ -276,20 +254,13 @@ func perSecond(n int64, took time.Duration) int64 {
 
 // summaryLine is the summary of a run in JSON.
 type summaryLine struct {
-	Type             string               `json:"type"` // summary
-	ReadAt           time.Time            `json:"read_at"`
-	Settlements      int64                `json:"settlements"`
-	Rows             int64                `json:"rows"`
-	Quarantined      int64                `json:"quarantined"`
-	RetentionDays    int                  `json:"retention_days"`
-	Violations       int64                `json:"violations"`
-	ViolationsByRule map[audit.Rule]int64 `json:"violations_by_rule"`
-	PendingByRule    map[audit.Rule]int64 `json:"pending_by_rule"`
-	BankAsked        int64                `json:"bank_asked"`
-	BankUnanswered   int64                `json:"bank_unanswered"`
-	Totals           []totalLine          `json:"totals"`
-	Seconds          float64              `json:"seconds"`
-	PeakMemoryBytes  int64                `json:"peak_memory_bytes"`
+	Type string `json:"type"` // summary
+	audit.Summary
+	RetentionDays   int         `json:"retention_days"`
+	Violations      int64       `json:"violations"`
+	Totals          []totalLine `json:"totals"`
+	Seconds         float64     `json:"seconds"`
+	PeakMemoryBytes int64       `json:"peak_memory_bytes"`
 }
 
 // totalLine is one account's total in one currency.
@@ -309,9 +280,7 @@ func (v *verification) print(sum audit.Summary) error {
 	var err error
 	if v.flags.output.form == outputJSON {
 		line := summaryLine{
-			Type: "summary", ReadAt: sum.ReadAt, Settlements: sum.Settlements, Rows: sum.Rows, Quarantined: sum.Quarantined,
-			RetentionDays: int(sum.Retention / (24 * time.Hour)), Violations: sum.Count(), ViolationsByRule: sum.Violations, PendingByRule: sum.Pending,
-			BankAsked: sum.Asked, BankUnanswered: sum.Unanswered, Totals: []totalLine{}, Seconds: took.Seconds(), PeakMemoryBytes: peakMemory(),
+			Type: "summary", Summary: sum, RetentionDays: int(sum.Retention / day), Violations: sum.Count(), Seconds: took.Seconds(), PeakMemoryBytes: peakMemory(),
 		}
 		for _, t := range sum.Totals {
 			line.Totals = append(line.Totals, newTotalLine(t))
@@ -397,15 +366,7 @@ func (v *verification) totals(sum audit.Summary) string {
 			visible(t.Currency), visible(t.Account), grouped(t.Movements), majorOf(line.Moved), grouped(t.Reversals), majorOf(line.Reversed), majorOf(line.Net),
 		})
 	}
-	return layOut(v.s, []column{
-		{name: "currency"},
-		{name: "account"},
-		{name: "movements", right: true},
-		{name: "moved", right: true},
-		{name: "reversals", right: true},
-		{name: "reversed", right: true},
-		{name: "net", right: true},
-	}, rows, true)
+	return layOut(v.s, sumColumns(column{name: "account"}), rows, true)
 }
 
 // peakMemory returns the peak memory of the process in bytes; 0: unknown. It prefers

@@ -298,17 +298,10 @@ func (f *fixture) save() (rows []*spanner.Mutation) {
 	return rows
 }
 
-// withBank is the environment with the fixture's bank.
-func (f *fixture) withBank() map[string]string {
-	env := f.env()
-	env["BANK_URL"], env["BANK_TOKEN"] = f.gate.URL, fixtureToken
-	return env
-}
-
 // verifyWithBank asks the fixture's bank too.
 func (f *fixture) verifyWithBank(code int) verified {
 	f.t.Helper()
-	got := settlectlAt(f.t, f.clock.Now, nil, f.withBank(), "verify", "--bank", "--bank-rate=10000", "--output=json")
+	got := f.act(nil, "verify", "--bank", "--bank-rate=10000", "--output=json")
 	if got.code != code {
 		f.t.Fatalf("exit code %d, want %d; standard output %s, standard error %s", got.code, code, got.out, got.errOut)
 	}
@@ -319,8 +312,8 @@ func TestVerifyAsksTheBank(t *testing.T) {
 	t.Parallel()
 	f := newHealthyFixture(t)
 	// The bank answers requests about one instruction with an error.
-	if incomplete := f.verifyWithBank(term.ExitError).summary; incomplete.BankUnanswered != 1 || incomplete.Violations != 0 {
-		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.BankAsked, incomplete.BankUnanswered, incomplete.Violations)
+	if incomplete := f.verifyWithBank(term.ExitError).summary; incomplete.Unanswered != 1 || incomplete.Violations != 0 {
+		t.Errorf("%d questions, %d unanswered, %d violations", incomplete.Asked, incomplete.Unanswered, incomplete.Violations)
 	}
 	f.script(stlImpatience, fakebank.Plan{})
 	pending := map[string]bool{}
@@ -370,7 +363,7 @@ func TestVerifyExplainsItsExitCode(t *testing.T) {
 	}
 	// A bank failure is reported although verify read every row.
 	f.deliver(payoutJSON(stlUncertain, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	env := f.withBank()
+	env := f.operatorEnv()
 	env["BANK_TOKEN"] = "wrong"
 	got := settlectlAt(t, f.clock.Now, nil, env, "verify", "--bank")
 	if want := "settlectl: verify: incomplete: the bank rejected our credentials"; got.code != term.ExitError || !strings.HasPrefix(got.errOut, want) {

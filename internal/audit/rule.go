@@ -107,13 +107,14 @@ func Rules() []Rule { return slices.Sorted(maps.Keys(remedies)) }
 
 // Violation is a broken rule.
 type Violation struct {
-	Rule Rule
+	Rule Rule `json:"rule"`
 	// SettlementID is empty for a message in quarantine.
-	SettlementID string
+	SettlementID string `json:"settlement_id,omitzero"`
 	// Message is the identity of a message in quarantine; else empty.
-	Message string
+	Message string `json:"message,omitzero"`
 	// Found describes the rows, Want the rule. They quote no payload.
-	Found, Want string
+	Found string `json:"found"`
+	Want  string `json:"want"`
 }
 
 // String returns the violation as one line.

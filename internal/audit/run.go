@@ -64,28 +64,32 @@ type Finding struct {
 
 	// Pending says that it is no violation: the reconciler or a person will still
 	// resolve it.
-	Pending bool
+	Pending bool `json:"-"`
 	// Remedy is the operator's next step.
-	Remedy string
+	Remedy string `json:"remedy"`
 }
 
 // Summary is the result of a run.
 type Summary struct {
 	// ReadAt is the timestamp of all reads.
-	ReadAt time.Time
+	ReadAt time.Time `json:"read_at"`
 	// Retention is the time for which receipts are kept after the final outcome; zero:
 	// for ever.
-	Retention time.Duration
+	Retention time.Duration `json:"-"`
 	// Settlements counts the movements, Rows all rows, Quarantined the messages in
 	// quarantine.
-	Settlements, Rows, Quarantined int64
+	Settlements int64 `json:"settlements"`
+	Rows        int64 `json:"rows"`
+	Quarantined int64 `json:"quarantined"`
 	// Asked counts the instructions that the bank was asked about, Unanswered those
 	// without a complete answer.
-	Asked, Unanswered int64
+	Asked      int64 `json:"bank_asked"`
+	Unanswered int64 `json:"bank_unanswered"`
 	// Violations and Pending count the findings by rule.
-	Violations, Pending map[Rule]int64
+	Violations map[Rule]int64 `json:"violations_by_rule"`
+	Pending    map[Rule]int64 `json:"pending_by_rule"`
 	// Totals are the sums moved and reversed, by account and currency.
-	Totals []Total
+	Totals []Total `json:"-"`
 }
 
 // Count is the number of all violations.

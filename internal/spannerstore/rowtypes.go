@@ -169,10 +169,10 @@ var SupersededKeys = Table[SupersededRow]{"bank_superseded_keys", settlementKey,
 
 // EventRow is a row of bank_instruction_events.
 type EventRow struct {
-	SettlementID string
-	Version      int64
-	Event        transfer.Event
-	RecordedAt   time.Time
+	SettlementID string         `json:"-"`
+	Version      int64          `json:"version"`
+	RecordedAt   time.Time      `json:"recorded_at"`
+	Event        transfer.Event `json:",embed"`
 }
 
 // Events is the table bank_instruction_events.

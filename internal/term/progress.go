@@ -88,13 +88,6 @@ func (p *Progress) Set(done int64) {
 	}
 }
 
-// Fail marks the present phase as incomplete.
-func (p *Progress) Fail() {
-	if p.tracker != nil {
-		p.tracker.MarkAsErrored()
-	}
-}
-
 func (p *Progress) complete() {
 	if p.tracker != nil && !p.tracker.IsDone() {
 		p.tracker.MarkAsDone()
@@ -121,8 +114,8 @@ func (p *Progress) Stop(complete bool) {
 	}
 	if complete {
 		p.complete()
-	} else {
-		p.Fail()
+	} else if p.tracker != nil {
+		p.tracker.MarkAsErrored()
 	}
 	for p.writer != nil {
 		p.writer.Stop() // without effect until Render has started

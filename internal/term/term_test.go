@@ -61,7 +61,6 @@ func TestProgressWithoutTerminalWritesLinesOnly(t *testing.T) {
 	p.Step()
 	p.Set(2)
 	p.Message("other")
-	p.Fail()
 	var wg sync.WaitGroup
 	for range 3 {
 		wg.Go(func() { p.Logf("100 %% of %q", "100 %d") })

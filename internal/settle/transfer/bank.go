@@ -123,14 +123,14 @@ type StatusResult struct {
 // BankAnswer is the stored part of a bank's answer. It holds no payload.
 type BankAnswer struct {
 	// HTTPStatus is zero if there was no answer.
-	HTTPStatus int
+	HTTPStatus int `json:"http_status,omitzero"`
 	// TransferID is the bank's ID of the transfer; empty when unknown.
-	TransferID string
+	TransferID string `json:"bank_transfer_id,omitzero"`
 	// Status is the bank's status; empty when unknown.
-	Status string
+	Status string `json:"status,omitzero"`
 	// RetryAfter is the wait that the bank asked for; zero for none.
-	RetryAfter time.Duration
+	RetryAfter time.Duration `json:"-"`
 	// Detail describes a fault or an unusual answer; empty for none. Logs and event rows
 	// contain it, so it quotes no payload and no secret.
-	Detail string
+	Detail string `json:"detail,omitzero"`
 }

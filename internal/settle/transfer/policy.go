@@ -60,13 +60,14 @@ const (
 
 // Event is a row in the history of an instruction.
 type Event struct {
-	From, To State
+	From State `json:"from_state"`
+	To   State `json:"to_state"`
 	// Cause is one of the Cause constants.
-	Cause string
+	Cause string `json:"cause"`
 	// HTTPStatus is the bank's; zero if there was no answer.
-	HTTPStatus int
+	HTTPStatus int `json:"http_status,omitzero"`
 	// Detail describes the bank's answer or the decision. It holds no payload.
-	Detail string
+	Detail string `json:"detail,omitzero"`
 }
 
 // Causes of events, beside [CauseDecided].
