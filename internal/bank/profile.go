@@ -18,7 +18,7 @@ import (
 type Profile struct {
 	// Name names the bank in logs (name). Required.
 	Name string
-	// TransferPath is the path of sends and look-ups below the base URL
+	// TransferPath is the path of sends and status checks below the base URL
 	// (transfer_path). Defaults to /v1/credit-transfers.
 	TransferPath string
 	// KeyHeader is the header that carries the idempotency key (key_header).
@@ -30,7 +30,7 @@ type Profile struct {
 	// KeyLifetime is the time for which the bank remembers a key (key_lifetime).
 	// Required: with too long a value a resend becomes a second transfer.
 	KeyLifetime time.Duration
-	// VisibilityLag is the longest delay until the look-up shows a transfer
+	// VisibilityLag is the longest delay until the status API shows a transfer
 	// (visibility_lag). Required: with too short a value a not-found proves nothing.
 	VisibilityLag time.Duration
 	// Reject lists the problem types and codes that prove, on a 400, 402, 403 or 422,
@@ -45,11 +45,11 @@ type Profile struct {
 	// Statuses maps the bank's status words (statuses). Defaults to the ISO 20022
 	// table, which a given value replaces as a whole.
 	Statuses Statuses
-	// NotFound describes the look-up's answer for an unknown key (not_found).
+	// NotFound describes the status API's answer for an unknown key (not_found).
 	// Required. The zero value: no answer means not found, and each lost send needs a
 	// manual decision.
 	NotFound NotFound
-	// LookupParameter is the query parameter for the key in a look-up
+	// LookupParameter is the query parameter for the key in a status check
 	// (lookup_parameter). Defaults to client_reference.
 	LookupParameter string
 }
@@ -72,7 +72,7 @@ type Statuses struct {
 	ManualReasons []string
 }
 
-// NotFound describes the answer of a look-up without a transfer.
+// NotFound describes the answer of the status API without a transfer.
 type NotFound struct {
 	// EmptyList: 200 with an empty list means not found (empty_list).
 	EmptyList bool

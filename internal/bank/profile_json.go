@@ -56,7 +56,7 @@ func (p *Profile) members() []profileMember {
 		},
 		{
 			"visibility_lag", true,
-			"a duration from 0s to 24h, such as 15s, and below half of key_lifetime: how late the look-up may show a transfer",
+			"a duration from 0s to 24h, such as 15s, and below half of key_lifetime: the longest delay until the status API shows a transfer",
 			&p.VisibilityLag, durationFault(p.VisibilityLag, 0, longestLag),
 		},
 		{"reject", true, expectedCodes, &p.Reject, listFault(p.Reject, shapeCode, problemBlank)},

@@ -147,7 +147,7 @@ func TestParseProfileNamesEveryFault(t *testing.T) {
 "nane" is unknown; expected a member of the table in docs/bank-profiles.md
 "not_found.empty_lst" is unknown; expected a member of the table in docs/bank-profiles.md
 name is missing; expected 1 to 64 characters of A-Z a-z 0-9 space . _ - that begin with a letter or digit
-visibility_lag has a value of another kind; expected a duration from 0s to 24h, such as 15s, and below half of key_lifetime: how late the look-up may show a transfer
+visibility_lag has a value of another kind; expected a duration from 0s to 24h, such as 15s, and below half of key_lifetime: the longest delay until the status API shows a transfer
 not_found.empty_list is missing; expected true or false
 key_header is "Host", which the request has for another purpose; expected the name of a header of its own, such as Idempotency-Key
 key_lifetime is 1s; expected a duration from 1m to 87600h, such as 24h: how long the bank remembers an idempotency key
