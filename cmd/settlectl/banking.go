@@ -27,7 +27,9 @@ import (
 
 // bankHelp is the part of the help of commands that ask the bank.
 const bankHelp = `It asks the bank of --function with the token in BANK_TOKEN. Give also
-BANK_PROFILE if the function has one. To keep the token off the command line:
+BANK_PROFILE if the function has one. It refuses to run if a value in the
+environment differs from the function's, or if the function uses another
+database. To keep the token off the command line:
   export BANK_TOKEN="$(gcloud secrets versions access latest \
     --secret=settleonce-bank-token)"`
 

@@ -45,8 +45,9 @@ const (
 )
 
 const decideHelp = `decide records the decision of two people about a manual instruction, and their
-evidence, which is kept for ever: put no payload into --note. It refuses a
-decision that the bank contradicts, and names the next step. It can be repeated.
+evidence. It makes a status check first. It refuses a decision that the bank's
+answer contradicts, and names the next step. Put no payload into --note: the
+note is kept forever. You can repeat the command after a lost answer.
 
 ` + bankHelp + `
 
@@ -104,7 +105,7 @@ func newDecide(s streams) *cobra.Command {
 
 func registerDecision(cmd *cobra.Command, v *ledger.Verdict, is *[3]bool) {
 	cmd.Flags().BoolVar(&is[0], "confirmed", false, "the bank executed the transfer")
-	cmd.Flags().BoolVar(&is[1], "rejected", false, "the bank never will execute the transfer, or returned it")
+	cmd.Flags().BoolVar(&is[1], "rejected", false, "the bank will never execute the transfer, or returned it")
 	cmd.Flags().BoolVar(&is[2], "resend-new-key", false, "send the transfer again under a new idempotency key")
 	cmd.MarkFlagsOneRequired("confirmed", "rejected", "resend-new-key")
 	cmd.MarkFlagsMutuallyExclusive("confirmed", "rejected", "resend-new-key")

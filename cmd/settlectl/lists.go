@@ -12,7 +12,7 @@ import (
 func conflictList() listing {
 	return listing{
 		name: "conflicts", short: "List messages that contradict a settled payout",
-		long:    "No money moved for them; a person finds out which payout is right.",
+		long:    "No money moved for them; ask the producer which payout is right.\n--state resolved and --state all scan the whole table and can be slow.",
 		example: `  settlectl list conflicts --account reserve-claims --since 24h`,
 		time:    "they were last delivered", account: true,
 		states: []string{ledger.StateOpen, ledger.StateResolved, ledger.StateAll}, stateHelp: "of the case",
@@ -68,7 +68,7 @@ func optionalInt(n int) string {
 func uncertainList(s streams) listing {
 	return listing{
 		name: "uncertain", short: "List bank instructions that may have reached the bank",
-		long:    "The reconciler asks the bank about them, until they become manual.",
+		long:    "The reconciler makes status checks until the bank gives an answer. After 7 days\nan instruction becomes manual.",
 		example: `  settlectl list uncertain --until 1h --limit 20`,
 		time:    "they became uncertain", account: true,
 		read: ledger.Reader.Uncertain,
@@ -97,8 +97,8 @@ func uncertainList(s streams) listing {
 
 func manualList() listing {
 	return listing{
-		name: "manual", short: "List bank instructions that wait for a person",
-		long:    "They wait for settlectl decide, in the order of their creation.",
+		name: "manual", short: "List bank instructions that wait for two people",
+		long:    "They wait for a decision of two people with settlectl decide. The order is that\nof their creation.",
 		example: `  settlectl list manual --json | jq -r .settlement_id`,
 		time:    "they were created", account: true,
 		read: ledger.Reader.Manual,
@@ -127,7 +127,7 @@ func quarantineList() listing {
 	}
 	return listing{
 		name: "quarantine", short: "List quarantined messages",
-		long:    "The list leaves the data of the messages out.",
+		long:    "The list leaves the data of the messages out. --state released and --state all\nscan the whole table and can be slow.",
 		example: `  settlectl list quarantine --reason missing_field --since 7d`,
 		time:    "they were first delivered", states: []string{ledger.StateOpen, ledger.StateReleased, ledger.StateAll}, stateHelp: "of the case",
 		reasons: reasons, reasonHelp: "reason `code`",
@@ -168,7 +168,7 @@ func movementList() listing {
 	}
 	return listing{
 		name: "movements", short: "List movements on the ledger",
-		long:    "The list searches all movements, because the ledger has no index by time.",
+		long:    "The list scans all movements, because the ledger has no index by time. On a\nlarge ledger it can be slow.",
 		example: `  settlectl list movements --account reserve-claims --since 2026-11-01 --csv`,
 		since:   "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateHelp: "of the bank instruction",
 		read: ledger.Reader.Movements,

@@ -57,14 +57,17 @@ type runReport struct {
 }
 
 const reconcileHelp = `reconcile makes the step of a due instruction that the reconciler makes every
-minute, and may send to the bank. It is safe to run beside the reconciler. An
-instruction that is not due stays as it is.
+minute. It is safe to run beside the reconciler. An instruction that is not due
+stays as it is. Warning: the command can send the transfer, which moves money.
 
 ` + bankHelp + `
 
-Exit codes: 0 a step was made, or with --due no step failed; 1 not due, a step
-of --due failed, or a person must look; 2 usage error, no connection or a failed
-step; 3 no such settlement, 130 interrupted.`
+Exit codes: 130 interrupted, and
+  0  the step was made; with --due, no step failed
+  1  ID is not due; with --due, a step failed
+  1  an instruction became manual, or the bank's answer has severity CRITICAL
+  2  usage error, no connection, rejected credentials, or a failed step of ID
+  3  no such settlement`
 
 func newReconcile(s streams) *cobra.Command {
 	var (
@@ -217,7 +220,7 @@ func (r runReport) facts() [][2]string {
 		{"skipped", fmt.Sprintf("%d, held by another step", r.Skipped)},
 		{"failed", strconv.Itoa(r.Failed)},
 		{"left", strconv.Itoa(r.Left)},
-		{"manual", fmt.Sprintf("%d in all, waiting for a person", r.Manual)},
+		{"manual", fmt.Sprintf("%d in all, waiting for two people", r.Manual)},
 		{"next due", clockOrNever(r.NextDue)},
 	}
 }

@@ -47,9 +47,11 @@ type releaseSummary struct {
 
 const releaseHelp = `release publishes a quarantined message again, with its attributes and ordering
 key, and marks its row as released. MESSAGE is a Pub/Sub message ID or a hex
-message_key. It refuses a message that the function would refuse again. With
---edit FILE it publishes the bytes of FILE, if the producer agrees. Put no
-payload into --note. PUBSUB_EMULATOR_HOST selects an emulator.
+message_key. release refuses a message that the function would refuse again. If
+the message has no currency, give the function's DEFAULT_CURRENCY to
+--default-currency. With --edit FILE, release publishes the bytes of FILE; the
+producer must agree first. Put no payload into --note. PUBSUB_EMULATOR_HOST
+selects an emulator.
 
 Exit codes: 0 released, or with --dry-run it would be, 1 refused (with --all:
 some messages), or several messages have the ID, 2 usage error or no connection,

@@ -22,7 +22,8 @@ func newShow(s streams) *cobra.Command {
 		Use:   "show ID",
 		Short: "Show a settlement, and its next step",
 		Long: `show prints all rows of a settlement ID as of one moment, and the next step with
-its time. Times are UTC. It contains personal data, and changes nothing.
+its time. Times are UTC. "resend deadline" is 0.8 of the key lifetime after the
+first send. The output contains personal data. show changes nothing.
 
 Exit codes: 0, 2 usage error or unreadable database, 3 no such settlement, 130
 interrupted.`,

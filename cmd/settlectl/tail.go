@@ -27,8 +27,9 @@ func newTail(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the ledger",
-		Long: `tail prints one line for each commit, in their order and each exactly once. It
-reads the database every --interval. Times are UTC. It changes nothing.
+		Long: `tail prints each commit once, in order. It combines repeated deliveries of one
+conflict into one line per interval. It reads the database every --interval.
+Times are UTC. tail changes nothing.
 
 Exit codes: 2 usage error or unreadable database, 130 interrupted, which is the
 usual end.`,

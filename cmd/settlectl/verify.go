@@ -50,8 +50,8 @@ the bank's status API about every instruction.
 
 ` + bankHelp + `
 
-Exit codes: 0 no violation, 130 interrupted, and 2. The last lines on standard
-error tell the cases of 2 apart:
+Exit codes: 0 no violation, 2 violation, incomplete run or usage error, 130
+interrupted. For 2, standard error ends with one of:
 
   settlectl: verify: violations: N     all rows were read, and N are wrong
   settlectl: verify: incomplete: …     the database or the bank could not be
