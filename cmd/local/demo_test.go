@@ -207,7 +207,7 @@ func TestCheckFindsDifferences(t *testing.T) {
 		`verify: `: func(r *result) {
 			r.findings = []audit.Finding{{Violation: audit.Violation{Rule: audit.RuleOnce, SettlementID: "stl-1"}}}
 		},
-		`verify: 1 of 1 status checks were not answered`:      func(r *result) { r.verified = audit.Summary{Asked: 1, Unanswered: 1} },
+		`verify: 1 of 1 status checks were not answered`:              func(r *result) { r.verified = audit.Summary{Asked: 1, Unanswered: 1} },
 		`bank: settlement "stl-1": the bank instruction is confirmed`: func(r *result) { r.books.Ledger = nil },
 		`bank: settlement "stl-1": the movement is `:                  func(r *result) { r.books.Ledger[0].AmountMinor++ },
 		`bank: the bank's ledger has `: func(r *result) {
