@@ -141,8 +141,8 @@ func instrumented(t *testing.T, file, name string) []byte {
 			continue
 		}
 		after := set.Position(f.Body.Lbrace).Offset + 1
-		print := fmt.Sprintf(" println(%q); ", mark+name+" "+nameOf(f))
-		text = slices.Insert(text, after, []byte(print)...)
+		entry := fmt.Sprintf(" println(%q); ", mark+name+" "+nameOf(f))
+		text = slices.Insert(text, after, []byte(entry)...)
 	}
 	return text
 }
