@@ -417,7 +417,7 @@ func TestDecideRefusesAfterARestoreLostAKey(t *testing.T) {
 	w.clock.Advance(5 * time.Hour)
 	for _, d := range []transfer.Decision{transfer.DecideRejected, transfer.DecideResend} {
 		_, made, err := w.decide(w.operator, "stl-1", verdict(d))
-		if wantRefused(t, err); made || !strings.Contains(err.Error(), "key 2 says") {
+		if wantRefused(t, err); made || !strings.Contains(err.Error(), "status of key 2 is") {
 			t.Errorf("%s: %t, %v", d, made, err)
 		}
 	}
