@@ -248,7 +248,7 @@ func (f *fixture) fillQuarantine() {
 	strange := f.message("{}")
 	strange.ID, strange.Subscription, strange.Attributes = "m\x1b[2J-1", "", map[string]string{"ce-type": "google.cloud.storage.object.v1.finalized"}
 	f.handOver(settle.Delivery{Message: strange, Refusal: &payout.Refusal{
-		Reason: payout.ReasonUnsupportedEvent, Detail: "the event's type is another than google.cloud.pubsub.topic.v1.messagePublished",
+		Reason: payout.ReasonUnsupportedEvent, Detail: "the event's type is not google.cloud.pubsub.topic.v1.messagePublished",
 	}}, settle.OutcomeQuarantined)
 	released := f.message(`{"settlement_id":"stl-8498","account_id":"reserve-claims","amount_cents":"1"}`)
 	f.handOver(settle.Delivery{Message: released}, settle.OutcomeQuarantined)
