@@ -52,7 +52,7 @@ func init() {
 	// previous revision continues to serve. The platform sets K_SERVICE.
 	if _, deployed := os.LookupEnv("K_SERVICE"); deployed {
 		if _, err := configuration(); err != nil {
-			event.NewLogger(os.Stderr, slog.LevelInfo).Error("configuration rejected", slog.String("error", err.Error()))
+			event.NewLogger(os.Stderr, slog.LevelInfo).Error("instance start rejected", slog.String("error", err.Error()))
 			os.Exit(1)
 		}
 	}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"go.opentelemetry.io/otel/propagation"
-
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -70,7 +68,10 @@ type call struct {
 // ServeHTTP answers one request. It recovers every panic of the work.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := h.Now()
-	ctx := propagation.TraceContext{}.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
+	ctx := r.Context()
+	if parent := r.Header.Get(traceparent); parent != "" {
+		ctx = withTrace(ctx, parent)
+	}
 	if h.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, h.Timeout)

@@ -32,11 +32,17 @@ func Reconcile(reconciler Reconciler) Work {
 	return func(c *call) reply {
 		if isPayout(c.delivery.Message.Data) {
 			c.log(c.Now(), LevelCritical, "payout misrouted")
-			return failed(http.StatusInternalServerError, textMisrouted)
+			return reply{http.StatusInternalServerError, runFailure{Error: textMisrouted}}
 		}
 		ctx, cancel := context.WithCancel(c.ctx)
 		defer cancel()
-		go cancelWhenDraining(ctx, cancel, c.Drainer.Draining())
+		draining := c.Drainer.Draining()
+		select {
+		case <-draining:
+			cancel() // before the run begins a step
+		default:
+			go cancelWhenDraining(ctx, cancel, draining)
+		}
 		c.ctx = ctx
 		run, err := observedRun(c, reconciler)
 		if err == nil {

@@ -67,6 +67,33 @@ func TestReconcileAnswers(t *testing.T) {
 	}
 }
 
+// A run in progress stops when the instance drains, and one that begins then makes no
+// step.
+func TestDrainStopsARun(t *testing.T) {
+	t.Parallel()
+	drainer, begun := &event.Drainer{}, make(chan struct{})
+	run := reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
+		close(begun)
+		<-ctx.Done()
+		return transfer.Reconciled{}, ctx.Err()
+	})
+	var log bytes.Buffer
+	handler := &event.Handler{Work: event.Reconcile(run), Log: event.NewLogger(&log, 0), Now: time.Now, Drainer: drainer}
+	answer, answered := httptest.NewRecorder(), make(chan struct{})
+	go func() {
+		defer close(answered)
+		handler.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", http.NoBody))
+	}()
+	<-begun
+	if err := drainer.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-answered
+	if answer.Code != http.StatusServiceUnavailable || !strings.Contains(log.String(), "reconciler run stopped") {
+		t.Errorf("answer %d %s, log %s", answer.Code, answer.Body, &log)
+	}
+}
+
 // A payouts topic that is bound to the wrong function must not lose a payout.
 func TestReconcilerDoesNotAcknowledgePayouts(t *testing.T) {
 	t.Parallel()

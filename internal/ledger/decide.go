@@ -77,6 +77,10 @@ func (o *Operator) readCase(ctx context.Context, id string) (c Case, err error) 
 			c.Decided = e.Event
 		}
 	}
+	if c.Last.Version != c.Instruction.Version {
+		return Case{}, fmt.Errorf("settlement %q: the instruction has version %d and its last event %d; run settlectl verify",
+			id, c.Instruction.Version, c.Last.Version)
+	}
 	reversal, err := rowOf(ctx, tx, spannerstore.Reversals, id)
 	c.Reversed = reversal != nil
 	return c, err

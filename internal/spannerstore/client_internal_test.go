@@ -63,6 +63,24 @@ func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	}
 }
 
+// The race detector reports an acquire that reads the client while it is being opened.
+func TestCancelledAcquireDoesNotReadTheClient(t *testing.T) {
+	t.Parallel()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		store := &Store{open: func(context.Context) (*spanner.Client, error) { return new(spanner.Client), nil }}
+		client, release, err := store.acquire(cancelled)
+		release(err)
+		if (client == nil) != (err != nil) {
+			t.Errorf("client %p, error %v", client, err)
+		}
+		if err := store.use(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestOpenRecoversAPanic(t *testing.T) {
 	t.Parallel()
 	store := &Store{open: func(context.Context) (*spanner.Client, error) { panic("S3CRET") }}

@@ -84,7 +84,11 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := New(cfg)
 	_, release, err := s.acquire(ctx)
 	release(err)
-	return s, err
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // Close closes the database after the calls in progress. Later calls fail.
@@ -116,11 +120,11 @@ func (s *Store) acquire(ctx context.Context) (client *spanner.Client, release fu
 	defer s.mu.Lock() // for the deferred Unlock
 	select {
 	case <-o.ready:
-		err = o.err
+		client, err = o.client, o.err
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = ctx.Err() // the goroutine that opens may be writing o.client
 	}
-	return o.client, func(err error) {
+	return client, func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		o.users--

@@ -66,13 +66,26 @@ const (
 	SendManual
 )
 
-var sendClassNames = [...]string{
-	SendUncertain: "uncertain", SendNotSent: "not_sent", SendAccepted: "accepted", SendRejected: "rejected",
-	SendHeld: "held", SendRetryLater: "retry_later", SendManual: "manual",
-}
-
 // String returns the class's name in logs and event rows.
-func (c SendClass) String() string { return sendClassNames[c] }
+func (c SendClass) String() string {
+	switch c {
+	case SendNotSent:
+		return "not_sent"
+	case SendAccepted:
+		return "accepted"
+	case SendRejected:
+		return "rejected"
+	case SendHeld:
+		return "held"
+	case SendRetryLater:
+		return "retry_later"
+	case SendManual:
+		return "manual"
+	case SendUncertain:
+		return "uncertain"
+	}
+	return "uncertain"
+}
 
 // SendResult is the result of one send. The zero value is uncertain.
 type SendResult struct {
@@ -103,13 +116,28 @@ const (
 	StatusAttention
 )
 
-var statusReadingNames = [...]string{
-	StatusUnknown: "unknown", StatusNotFound: "not_found", StatusPending: "pending", StatusConfirmed: "confirmed",
-	StatusRejected: "rejected", StatusReturned: "returned", StatusManual: "manual", StatusAttention: "attention",
-}
-
 // String returns the reading's name in logs and event rows.
-func (s StatusReading) String() string { return statusReadingNames[s] }
+func (s StatusReading) String() string {
+	switch s {
+	case StatusNotFound:
+		return "not_found"
+	case StatusPending:
+		return "pending"
+	case StatusConfirmed:
+		return "confirmed"
+	case StatusRejected:
+		return "rejected"
+	case StatusReturned:
+		return "returned"
+	case StatusManual:
+		return "manual"
+	case StatusAttention:
+		return "attention"
+	case StatusUnknown:
+		return "unknown"
+	}
+	return "unknown"
+}
 
 // StatusRequest is one request to the status API.
 type StatusRequest struct{ Transfer }

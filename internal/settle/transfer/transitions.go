@@ -30,17 +30,45 @@ const (
 )
 
 func (r SendResult) observation() observation {
-	return [...]observation{
-		SendUncertain: sawUncertain, SendNotSent: sawNotSent, SendAccepted: sawAccepted, SendRejected: sawRefused,
-		SendHeld: sawHeld, SendRetryLater: sawRetryLater, SendManual: sawOtherTransfer,
-	}[r.Class]
+	switch r.Class {
+	case SendNotSent:
+		return sawNotSent
+	case SendAccepted:
+		return sawAccepted
+	case SendRejected:
+		return sawRefused
+	case SendHeld:
+		return sawHeld
+	case SendRetryLater:
+		return sawRetryLater
+	case SendManual:
+		return sawOtherTransfer
+	case SendUncertain:
+		return sawUncertain
+	}
+	return sawUncertain
 }
 
 func (r StatusResult) observation() observation {
-	return [...]observation{
-		StatusUnknown: sawUnknown, StatusNotFound: sawNotFound, StatusPending: sawPending, StatusConfirmed: sawConfirmed,
-		StatusRejected: sawRejected, StatusReturned: sawReturned, StatusManual: sawMismatch, StatusAttention: sawAttention,
-	}[r.Reading]
+	switch r.Reading {
+	case StatusNotFound:
+		return sawNotFound
+	case StatusPending:
+		return sawPending
+	case StatusConfirmed:
+		return sawConfirmed
+	case StatusRejected:
+		return sawRejected
+	case StatusReturned:
+		return sawReturned
+	case StatusManual:
+		return sawMismatch
+	case StatusAttention:
+		return sawAttention
+	case StatusUnknown:
+		return sawUnknown
+	}
+	return sawUnknown
 }
 
 // transition is one row of the state machine: from state from, after observation on, if

@@ -148,6 +148,37 @@ func TestPayloadIsNeitherLoggedNorAnswered(t *testing.T) {
 
 var wrongConfiguration = []string{"SPANNER_DATABASE=payouts", "DEFAULT_CURRENCY=usd", "BANK_URL=https://bank.example", "BANK_VISIBILITY_LAG=soon"}
 
+// A payout that wants a bank waits in the subscription until a bank is configured.
+func TestPayoutForABankIsRedeliveredWithoutABank(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startFunction(t, db.env(emulatortest.Spanner(t).GRPC)...)
+	a := f.deliver(t.Context(), "1", strings.Replace(plain, "}", `,"creditor_account":"cp-19"}`, 1))
+	if a.Status != 500 || !strings.Contains(a.Error, "no bank is configured") {
+		t.Errorf("%d %s", a.Status, a.Body)
+	}
+	if all := db.snapshot(t); len(all.Movements) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+// A payouts topic bound to ReconcileBank loses no payout.
+func TestReconcileBankDoesNotAcknowledgePayouts(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	f := startFunction(t, append(db.env(emulatortest.Spanner(t).GRPC), "FUNCTION_TARGET=ReconcileBank")...)
+	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || !strings.Contains(a.Error, "bind the payouts topic to SettlePayout") {
+		t.Errorf("a payout: %d %s", a.Status, a.Body)
+	}
+	f.waitForLog(t, `"severity":"CRITICAL"`, 1)
+	if a := f.deliver(t.Context(), "2", `{"run":"ReconcileBank"}`); a.Status != 200 {
+		t.Errorf("a tick: %d %s", a.Status, a.Body)
+	}
+	if all := db.snapshot(t); len(all.Movements)+len(all.Quarantined) != 0 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
 // The platform then keeps the previous revision.
 func TestMisconfiguredDeployedFunctionDoesNotStart(t *testing.T) {
 	t.Parallel()
