@@ -179,7 +179,7 @@ func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *payout.Re
 type Outcome string
 
 const (
-	// OutcomeUnknown means that no commit is known. The message is delivered again.
+	// OutcomeUnknown means that no commit is known. Pub/Sub redelivers the message.
 	OutcomeUnknown Outcome = ""
 	// OutcomeApplied means that this delivery settled the payout.
 	OutcomeApplied Outcome = "applied"

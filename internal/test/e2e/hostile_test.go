@@ -458,7 +458,7 @@ func TestStalledBodyTimesOut(t *testing.T) {
 	for range stalled {
 		got[<-answers] = true
 	}
-	const slow = "408 the body did not arrive in time; Pub/Sub delivers it again"
+	const slow = "408 the body did not arrive in time; Pub/Sub redelivers it"
 	for _, want := range []string{"a body: " + slow, "chunks: " + slow, "of another method: 405 only POST is answered"} {
 		if !got[want] {
 			t.Errorf("no %q among %v", want, got)
