@@ -69,7 +69,7 @@ type Reading[T any] struct {
 	Value T
 	// Err is the reason why there is no value. Nil with Read false: not asked.
 	Err error
-	// Read means that there is a value.
+	// Read reports that the value was read.
 	Read bool
 }
 
@@ -144,7 +144,7 @@ type Function struct {
 	DatabaseRole string
 	// Settle, BankSend and BankStatus are the time limits of a delivery.
 	Settle, BankSend, BankStatus time.Duration
-	// Bank means that there is a bank; KeyLifetime is how long it remembers a key.
+	// Bank reports whether a bank is configured. KeyLifetime is the time for which it remembers a key.
 	Bank        bool
 	KeyLifetime time.Duration
 	// TriggerTopic is the topic of its event trigger; empty: unknown. Retries means that
