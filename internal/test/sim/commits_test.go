@@ -16,7 +16,7 @@ var (
 		1, "commits, and the instance crashes", 1, "is lost, and the instance crashes", 2, "meets a dead connection",
 	)
 	deadConnections = oneOf("commit over a dead connection", "is lost", "commits", "commits later")
-	commitAnswers = weighted("commit answer",
+	commitAnswers   = weighted("commit answer",
 		4, "is answered", 2, "is run again", 1, "is not answered", 1, "is lost, and the instance crashes")
 	readOutcomes     = weighted("read outcome", 18, "is answered", 2, "is lost", 1, "is read, answer pending", 1, "meets a dead connection")
 	commitAfterCrash = oneOf("pending commit happens after the crash", true, false)

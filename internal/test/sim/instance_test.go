@@ -116,7 +116,7 @@ func (c *call) String() string {
 	text := map[string]string{
 		"settle": "the transaction that settles ", "change": "the transaction that claims ", "quarantine": "the transaction that quarantines",
 		"look": "the read of ",
-		"due": "the list of due instructions", "backlog": "the read of the backlog", "send": "the send for ", "status": "the status request for ",
+		"due":  "the list of due instructions", "backlog": "the read of the backlog", "send": "the send for ", "status": "the status request for ",
 	}[c.kind]
 	if c.recordsAnswer {
 		text = "the transaction that records the answer about "
