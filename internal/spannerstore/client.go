@@ -48,7 +48,7 @@ func (s *Store) exchange(ctx context.Context, f func(context.Context, *spanner.C
 		}
 		limited, cancel := context.WithTimeout(ctx, s.attemptTimeout)
 		err = f(limited, client)
-		timedOut := limited.Err() != nil
+		timedOut := limited.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {
 		case err == nil:
@@ -80,7 +80,12 @@ func (s *Store) opened(ctx context.Context) (*spanner.Client, error) {
 
 // openNext opens a client for all waiting calls. The client outlives their requests. Each
 // client soon after another waits longer, because Spanner may be the cause.
-func (s *Store) openNext() (any, error) {
+func (s *Store) openNext() (opened any, err error) {
+	defer func() { // a panic here would end the process
+		if p := recover(); p != nil {
+			opened, err = nil, fmt.Errorf("open spanner database: panic of type %T", p)
+		}
+	}()
 	s.mu.Lock()
 	current, closed := s.current, s.closed
 	s.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -63,21 +64,28 @@ func (s *Store) changeInstruction(ctx context.Context, id string, decide func(tr
 func ReadInstruction(ctx context.Context, tx Reader, tag, id string) (transfer.Instruction, error) {
 	var (
 		key, opts  = spanner.Key{SettlementKey(id)}, &spanner.ReadOptions{RequestTag: tag}
+		found      []InstructionRow
 		movements  []settle.Movement
 		superseded []SupersededRow
 	)
-	found, err := Instructions.Rows(ctx, tx, key, opts)
-	if err == nil && len(found) == 0 {
-		return transfer.Instruction{}, transfer.ErrNoInstruction
-	}
-	if err == nil {
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		found, err = Instructions.Rows(ctx, tx, key, opts)
+		return err
+	})
+	reads.Go(func() (err error) {
 		movements, err = Movements.Rows(ctx, tx, key, opts, "amount_cents", "currency", "creditor_account")
-	}
-	if err == nil {
+		return err
+	})
+	reads.Go(func() (err error) {
 		superseded, err = SupersededKeys.Rows(ctx, tx, key.AsPrefix(), opts, "idempotency_key", "superseded_at")
-	}
-	if err != nil {
+		return err
+	})
+	if err := reads.Wait(); err != nil {
 		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
+	}
+	if len(found) == 0 || len(movements) == 0 {
+		return transfer.Instruction{}, transfer.ErrNoInstruction
 	}
 	return found[0].Join(movements[0], superseded)
 }

@@ -273,6 +273,7 @@ type answer struct {
 	SettlementID string    `json:"settlement_id"`
 	Hash         string    `json:"payload_hash"`
 	AppliedAt    time.Time `json:"applied_at"`
+	Known        bool      `json:"known"`
 	Fields       []string  `json:"fields"`
 	Reason       string    `json:"reason"`
 	Member       string    `json:"member"`

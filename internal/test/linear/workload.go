@@ -16,6 +16,8 @@ type Workload struct {
 	// Settlements is the number of settlement IDs, Messages the number of messages for
 	// each. Their payloads are random.
 	Settlements, Messages int
+	// Malformed is the number of messages that are no payouts.
+	Malformed int
 	// Workers is the number of concurrent deliveries.
 	Workers int
 	// Again is the number of acknowledged deliveries of which one, on average, is
@@ -30,6 +32,8 @@ type Message struct {
 	ID           string
 	SettlementID string
 	Payload      Payload
+	// Attempt is the number of the delivery, from 1.
+	Attempt int
 }
 
 // Data returns the message's data.
@@ -65,6 +69,10 @@ func (w Workload) publish() *subscription {
 			})
 		}
 	}
+	for m := range w.Malformed {
+		id := fmt.Sprintf("%s-malformed-%d", w.Name, m+1)
+		q.backlog = append(q.backlog, Message{ID: id, SettlementID: id, Payload: Malformed})
+	}
 	return q
 }
 
@@ -88,6 +96,7 @@ func (q *subscription) pull() (m Message, ok bool) {
 	i := q.intN(min(q.window, len(q.backlog)))
 	m = q.backlog[i]
 	q.backlog = slices.Delete(q.backlog, i, i+1)
+	m.Attempt++
 	return m, true
 }
 
