@@ -119,6 +119,9 @@ func TestListIsInOrderAcrossPages(t *testing.T) {
 		if !slices.IsSortedFunc(at, func(a, b time.Time) int { return b.Compare(a) }) {
 			t.Errorf("pages of %d: not the newest first: %v", page, at)
 		}
+		if found := ids(t, w.Conflicts(t.Context(), Filter{Limit: 30}), conflictID); len(found) != 30 {
+			t.Errorf("pages of %d: %d conflicts, want 30", page, len(found))
+		}
 		// All movements have the same time: only the key tells where a page ended.
 		if found := ids(t, w.Movements(t.Context(), Filter{}), movementID); len(found) != 40 || len(unique(found)) != 40 {
 			t.Errorf("pages of %d: %d movements, %d different", page, len(found), len(unique(found)))
