@@ -36,7 +36,7 @@ BUILD_LOCAL = if $(GO) build -n cloud.google.com/go/spanner 2>&1 | grep -q '/com
 	then echo "compiling, about a minute the first time" >&2; $(QUICK) ./cmd/local; else $(GO) build -o $(LOCAL) ./cmd/local; fi
 
 .PHONY: run
-run: ## run the whole system on this machine until interrupted (ARGS="--listen 127.0.0.1:8080")
+run: ## run the whole system on this machine until interrupted (ARGS="--listen 127.0.0.1:8080 --topic claims")
 	@$(BUILD_LOCAL)
 	@$(LOCAL) $(ARGS)
 

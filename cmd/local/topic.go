@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -28,6 +29,9 @@ const (
 	// envPubSubHost names a running Pub/Sub emulator. The emulator's Source is then this name.
 	envPubSubHost = "PUBSUB_EMULATOR_HOST"
 )
+
+// topicForm is a part of Pub/Sub's rule for names; the suffixes have to fit too.
+var topicForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{2,199}$`)
 
 // retries are the terms of redelivery.
 type retries struct {

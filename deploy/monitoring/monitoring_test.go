@@ -343,7 +343,7 @@ func TestHorizonIsBelowTheRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	retention := regexp.MustCompile(`OLDER_THAN\(expire_from, INTERVAL (\d+) DAY\)`).FindSubmatch(ddl)
+	retention := regexp.MustCompile(`OLDER_THAN\(applied_at, INTERVAL (\d+) DAY\)`).FindSubmatch(ddl)
 	limit := regexp.MustCompile(`replay_age_ms>=(\d+)`).FindStringSubmatch(readMetrics(t)["settleonce_replays_near_horizon"].GetFilter())
 	if retention == nil || limit == nil {
 		t.Fatal(retention, limit)
