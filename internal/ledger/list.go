@@ -46,9 +46,6 @@ const (
 	tablePage = 5000
 )
 
-// shards is the number of values of the indexes' first column.
-const shards = 16
-
 // query is the query of a list.
 type query struct {
 	fields fields
@@ -188,7 +185,7 @@ func newCursors(q query, limit int) (cursors []*cursor, size int) {
 	if q.shard == "" {
 		return []*cursor{{}}, pageSize(tablePage, limit)
 	}
-	for shard := range int64(shards) {
+	for shard := range int64(spannerstore.Shards) {
 		cursors = append(cursors, &cursor{shard: shard})
 	}
 	return cursors, pageSize(indexPage, limit)
