@@ -81,7 +81,7 @@ race-unit: ## run the tests that need no emulator under the race detector
 
 # The Go command prints what a test of the current directory writes, a line for each mutant.
 .PHONY: mutants
-mutants: ## insert each of sixteen faults and run the tests that must fail (NAME=a patch of internal/test/mutants/testdata)
+mutants: ## insert each of 22 faults and run the tests that must fail (NAME=a patch of internal/test/mutants/testdata)
 	@cd internal/test/mutants && $(GO) test -count=1 -timeout=30m -mutants.run=$(NAME)
 
 # Takes a quarter of an hour on two idle cores. Writes the figures of docs/benchmarks.md and its chart.

@@ -55,7 +55,7 @@ func (c recordedTransport) RoundTrip(request *http.Request) (*http.Response, err
 // reports whether its response arrived.
 func (s scenario) call(t *testing.T, l *lane, r *crash.Recorder, id string) (a answer, acknowledged bool) {
 	t.Helper()
-	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, r.Allow)
+	proxy, err := faultproxy.StartDeadly(t.Context(), emulatortest.Spanner(t).GRPC, r.Allow, r.At(s.dead))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,9 +173,15 @@ func (s scenario) open(t *testing.T) crash.Scenario {
 	return func(t *testing.T, n int, r *crash.Recorder) { s.point(t, l, fmt.Sprintf("stl-%d", n), r) }
 }
 
-// check compares the recorded requests to the bank.
+// check compares the recorded requests to the bank. After the death of a connection the
+// process must have used another one.
 func (s scenario) check(t *testing.T, recorded []crash.Point) {
 	t.Helper()
+	died := slices.Index(recorded, s.dead)
+	reads := func(p crash.Point) bool { return p.Call == "StreamingRead" && p.At == faultproxy.Answered }
+	if s.dead.N > 0 && (died < 0 || !slices.ContainsFunc(recorded[died:], reads)) {
+		t.Errorf("points %v: the connection did not die, or no read followed", recorded)
+	}
 	var requests []string
 	for _, p := range recorded {
 		if p.At == faultproxy.Requested && (p.Call == http.MethodPost || p.Call == http.MethodGet) {
