@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/crash"
@@ -235,7 +237,7 @@ func publishOne(ctx context.Context, m sampleMessage, p publication, payouts top
 
 // reconcile requests one run of ReconcileBank.
 func reconcile(ctx context.Context, url string) (run transfer.Reconciled, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(event.Tick))
 	if err != nil {
 		return run, err
 	}

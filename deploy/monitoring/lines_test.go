@@ -176,7 +176,7 @@ func (f *functions) sent(class transfer.SendClass) (id string) {
 func (f *functions) run(name string, r event.Reconciler) {
 	f.t.Helper()
 	handler := &event.Handler{Work: event.Reconcile(r), Log: f.logOf(reconciler), Now: f.clock}
-	f.ask(name, handler, f.request(`{"run":"ReconcileBank"}`))
+	f.ask(name, handler, f.request(event.Tick))
 }
 
 func (f *functions) reconcile(name string, store transfer.Store, banking *transfer.Stepper) {
@@ -276,7 +276,7 @@ func allLines(t *testing.T) map[string]map[string]any {
 			return transfer.Reconciled{}, ctx.Err()
 		})),
 		Log: f.logOf(reconciler), Now: f.clock,
-	}, f.request("").WithContext(ctx))
+	}, f.request(event.Tick).WithContext(ctx))
 	f.ask("payout there", &event.Handler{Work: event.Reconcile(nil), Log: f.logOf(reconciler), Now: f.clock}, f.request(payoutJSON("stl-9", 1, false)))
 	return f.entries
 }

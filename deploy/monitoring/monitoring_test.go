@@ -83,7 +83,7 @@ func TestFilters(t *testing.T) {
 		"settleonce_reconciler_runs":           reconciled,
 		"settleonce_faults": {
 			"panic: request panicked", "panic in a step: bank step panicked",
-			"panic in a run: request panicked", "payout there: payout misrouted",
+			"panic in a run: request panicked", "payout there: message misrouted",
 			"tampered: delivery acknowledged",
 		},
 	}
