@@ -20,10 +20,6 @@ import (
 // attempts), so that a failing message is a dead letter after about four minutes.
 var runRetries = retries{minBackoff: time.Second, maxBackoff: time.Minute, attempts: 10}
 
-// tick is the message that triggers ReconcileBank, which ignores its content.
-// Pub/Sub accepts no empty message.
-var tick = []byte(`{"run":"ReconcileBank"}`)
-
 func newRun(s term.Streams) *cobra.Command {
 	var (
 		listen string
@@ -125,7 +121,7 @@ func (sys *system) schedule(ctx context.Context, every time.Duration, log *slog.
 				return
 			case <-ticker.C:
 			}
-			if err := topic.publish(ctx, tick, nil); err != nil && ctx.Err() == nil {
+			if err := topic.publish(ctx, []byte(event.Tick), nil); err != nil && ctx.Err() == nil {
 				log.LogAttrs(ctx, slog.LevelError, "reconcile tick not published", slog.String("error", err.Error()))
 			}
 		}
