@@ -9,16 +9,17 @@ import (
 	"cloud.google.com/go/iam/apiv1/iampb"
 
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 func (s State) functionTimeout() Finding {
 	f := s.Function.Value
-	longest := config.LongestDelivery(f.Settle, f.BankStatus, f.BankSend)
-	sum := fmt.Sprintf("%s + %s + %s + %s = %s (settle, bank status, bank send, record)",
-		span(f.Settle), span(f.BankStatus), span(f.BankSend), span(config.Recording), span(longest))
+	longest := config.LongestDelivery(f.Settle, f.BankSend)
+	sum := fmt.Sprintf("%s + %s + %s = %s (settle, bank send, record)",
+		span(f.Settle), span(f.BankSend), span(transfer.RecordTimeout), span(longest))
 	if f.Timeout <= longest {
 		return Fail.finding("function %s <= %s", span(f.Timeout), sum).
-			remedy("deploy the function with --timeout=%s", seconds(longest+config.Recording))
+			remedy("deploy the function with --timeout=%s", seconds(longest+transfer.RecordTimeout))
 	}
 	return OK.finding("function %s > %s", span(f.Timeout), sum)
 }
