@@ -31,9 +31,9 @@ func asDeployed(t *testing.T) State {
 		"ALTER DATABASE d SET OPTIONS (\n  version_retention_period = '7d'\n)",
 		"CREATE ROLE settleonce_function",
 		"GRANT SELECT, INSERT ON TABLE ledger_movements TO ROLE settleonce_function",
-		"GRANT SELECT, INSERT, UPDATE ON TABLE settlement_receipts TO ROLE settleonce_function",
-		"GRANT SELECT, INSERT, UPDATE ON TABLE settlement_conflicts TO ROLE settleonce_function",
-		"GRANT SELECT, INSERT, UPDATE ON TABLE quarantined_messages TO ROLE settleonce_function",
+		"GRANT SELECT, INSERT ON TABLE settlement_receipts TO ROLE settleonce_function",
+		"GRANT SELECT, INSERT ON TABLE settlement_conflicts TO ROLE settleonce_function",
+		"GRANT SELECT, INSERT ON TABLE quarantined_messages TO ROLE settleonce_function",
 	)
 	parsed, err := parseSchema(statements)
 	if err != nil {

@@ -67,8 +67,8 @@ func judgeRole(role string, granted []string) Finding {
 	var lacks, excess []string
 	for _, right := range []string{
 		"SELECT ledger_movements", "INSERT ledger_movements", "SELECT settlement_receipts", "INSERT settlement_receipts",
-		"SELECT settlement_conflicts", "INSERT settlement_conflicts", "UPDATE settlement_conflicts",
-		"INSERT quarantined_messages",
+		"SELECT settlement_conflicts", "INSERT settlement_conflicts",
+		"SELECT quarantined_messages", "INSERT quarantined_messages",
 	} {
 		if !slices.Contains(granted, right) {
 			lacks = append(lacks, right)
