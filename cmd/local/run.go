@@ -43,10 +43,10 @@ PUBSUB_EMULATOR_HOST name emulators that run already.
 
 Exit codes: 0 interrupted, 1 failed, 2 usage error, 130 interrupted before the
 system was ready.`,
-		Example: `  go run ./cmd/local
-  go run ./cmd/local --listen 127.0.0.1:0 | jq .
-  go run ./cmd/local --topic claims
-  go run ./cmd/local demo`,
+		Example: `  make run
+  make run ARGS="--listen 127.0.0.1:0" | jq .
+  make run ARGS="--topic claims"
+  make demo`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every <= 0 {

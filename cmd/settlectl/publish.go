@@ -16,6 +16,7 @@ import (
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/term"
 )
 
@@ -135,12 +136,12 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 // openPubSub returns a client, which outlives an interruption to receive the outstanding
 // answers.
 func openPubSub(ctx context.Context, project string, s streams) (*pubsub.Client, error) {
-	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
+	if err := emulatorAnswers(ctx, s.getenv(config.EnvPubSubEmulatorHost)); err != nil {
 		return nil, err
 	}
 	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
 	if err != nil {
-		return nil, term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
+		return nil, term.Failf("connect to Pub/Sub: %w; %s, or set %s", err, accessHint, config.EnvPubSubEmulatorHost)
 	}
 	return client, nil
 }
@@ -155,7 +156,7 @@ func emulatorAnswers(ctx context.Context, host string) error {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
-		return term.Failf("PUBSUB_EMULATOR_HOST is %q: %w; give the host:port of a running emulator, which 'make run' prints", host, err)
+		return term.Failf("%s is %q: %w; give the host:port of a running emulator, which 'make run' prints", config.EnvPubSubEmulatorHost, host, err)
 	}
 	return conn.Close()
 }

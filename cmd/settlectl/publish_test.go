@@ -314,11 +314,29 @@ func TestPublishBoundsUnansweredMessages(t *testing.T) {
 
 func TestPublishNamesASilentEmulator(t *testing.T) {
 	t.Parallel()
-	for _, host := range []string{"foo", "127.0.0.1:1"} {
-		env := map[string]string{"PUBSUB_EMULATOR_HOST": host}
-		got := settlectl(t, strings.NewReader("{}\n"), env, "publish", "-", "--topic", "projects/p/topics/t")
-		if got.code != term.ExitError || !strings.Contains(got.errOut, host) {
-			t.Errorf("%s: exit code %d, %s", host, got.code, got.errOut)
+	env := map[string]string{"PUBSUB_EMULATOR_HOST": "127.0.0.1:1"}
+	got := settlectl(t, strings.NewReader("{}\n"), env, "publish", "-", "--topic", "projects/p/topics/t")
+	if got.code != term.ExitError || !strings.Contains(got.errOut, "127.0.0.1:1") {
+		t.Errorf("exit code %d, %s", got.code, got.errOut)
+	}
+}
+
+// No command waits for an answer from an address that cannot be one.
+func TestInvalidEmulatorAddressesAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{
+		"show stl-1", "list manual", "verify", "reconcile --due --bank-from-environment", "publish - --topic projects/p/topics/t",
+		"doctor --subscription projects/p/subscriptions/s",
+	} {
+		env := map[string]string{"SPANNER_DATABASE": nowhere, "SPANNER_EMULATOR_HOST": "http://127.0.0.1:1", "PUBSUB_EMULATOR_HOST": "127.0.0.1:1/"}
+		got := settlectl(t, strings.NewReader(""), env, strings.Fields(command)...)
+		if got.code != term.ExitError || got.out != "" {
+			t.Errorf("%s: exit code %d, output %q", command, got.code, got.out)
+		}
+		for _, want := range []string{`SPANNER_EMULATOR_HOST is "http://127.0.0.1:1"; remove the scheme http://`, `PUBSUB_EMULATOR_HOST is "127.0.0.1:1/": "1/" is no port`} {
+			if !strings.Contains(got.errOut, want) {
+				t.Errorf("%s: no %q in\n%s", command, want, got.errOut)
+			}
 		}
 	}
 }

@@ -197,6 +197,33 @@ func TestMisconfiguredDeployedFunctionDoesNotStart(t *testing.T) {
 	}
 }
 
+// A copied environment must not make a deployed function acknowledge payouts that an
+// emulator forgets. The same environment elsewhere settles, and says where.
+func TestDeployedFunctionRejectsAnEmulator(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	env := db.env(emulatortest.Spanner(t).GRPC)
+	cmd, _ := functionProcess(t.Context(), t, testBinary(t), append(slices.Clone(env), "K_SERVICE=settle-payout", "CLOUD_RUN_TIMEOUT_SECONDS=20", "PORT=0")...)
+	text, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("%v, want exit status 1", err)
+	}
+	for _, want := range []string{"instance start rejected", "remove SPANNER_EMULATOR_HOST", "CLOUD_RUN_TIMEOUT_SECONDS is 20"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	f := startFunction(t, env...)
+	for _, outcome := range []string{"applied", "duplicate"} {
+		if a := f.deliver(t.Context(), "1", plain); a.Outcome != outcome {
+			t.Errorf("%d %s, want %s", a.Status, a.Body, outcome)
+		}
+	}
+	if n := strings.Count(f.log.all(), "Spanner emulator selected"); n != 1 {
+		t.Errorf("%d lines say that an emulator is selected, want one:\n%s", n, f.log.all())
+	}
+}
+
 func TestAllWrongSettingsAreLogged(t *testing.T) {
 	t.Parallel()
 	f := startFunction(t, wrongConfiguration...)
