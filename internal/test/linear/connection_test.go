@@ -118,7 +118,7 @@ func (c *connection) unary(ctx context.Context, method string, req, reply any, c
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
 	c.release(1)
-	if c.one(in200) {
+	if c.one(deadIn) {
 		return c.commitOverDeadConnection(ctx, func() error {
 			return invoke(context.WithoutCancel(ctx), method, req, new(spannerpb.CommitResponse), cc)
 		})
@@ -151,8 +151,8 @@ func (c *connection) unary(ctx context.Context, method string, req, reply any, c
 	return c.fail(ctx, f)
 }
 
-// in200 is the number of RPCs of which one meets a dead connection.
-const in200 = 200
+// deadIn is the number of RPCs of which one meets a dead connection.
+const deadIn = 40
 
 func (c *connection) one(in int) bool {
 	c.mu.Lock()
@@ -165,7 +165,7 @@ func (c *connection) one(in int) bool {
 func (c *connection) commitOverDeadConnection(ctx context.Context, send func() error) error {
 	c.count(deadCommit)
 	callerOf(ctx).unsure.Store(true)
-	if c.one(2) {
+	if !c.one(3) {
 		if err := send(); err == nil {
 			c.count(deadArrived)
 		}
@@ -175,7 +175,7 @@ func (c *connection) commitOverDeadConnection(ctx context.Context, send func() e
 }
 
 func (c *connection) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	if c.one(in200) {
+	if c.one(deadIn) {
 		c.count(deadRead)
 		<-ctx.Done()
 		return nil, status.FromContextError(ctx.Err()).Err()

@@ -43,7 +43,7 @@ const (
 	hasty = 10 // deliveries has a timeout of up to hastyTimeout, the others of timeout
 
 	timeout      = 20 * time.Second
-	attempt      = 2 * time.Second // the limit of one exchange with Spanner
+	attempt      = time.Second // the limit of one exchange with Spanner
 	hastyTimeout = 30 * time.Millisecond
 )
 

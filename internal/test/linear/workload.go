@@ -9,7 +9,8 @@ import (
 
 // Workload publishes messages and delivers them as Pub/Sub does: several at a time,
 // roughly in the order of publishing, again until a delivery has an outcome, and now and
-// then again after that. All fields are required.
+// then again after that. A tenth of the first deliveries never arrive. All fields are
+// required.
 type Workload struct {
 	// Name begins the settlement IDs, and distinguishes workloads.
 	Name string
@@ -66,6 +67,7 @@ func (w Workload) publish() *subscription {
 				ID:           fmt.Sprintf("%d-%d", s+1, m+1),
 				SettlementID: fmt.Sprintf("%s-%d", w.Name, s+1),
 				Payload:      Payloads[w.IntN(len(Payloads))],
+				Attempt:      max(0, 1-w.IntN(10)),
 			})
 		}
 	}
