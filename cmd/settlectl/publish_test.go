@@ -28,8 +28,7 @@ import (
 
 // testTopic is a test's own topic in the Pub/Sub emulator.
 type testTopic struct {
-	id           string
-	name         string // projects/P/topics/ and id
+	name         string // projects/P/topics/T
 	subscription string
 	client       *vkit.SubscriptionAdminClient
 }
@@ -49,7 +48,6 @@ func newTopicFor(t *testing.T) testTopic {
 	id := "t-" + rand.Text() // an emulator can outlive this process
 	emulator := emulatortest.PubSub(t)
 	topic := testTopic{
-		id:           id,
 		name:         "projects/" + testProject + "/topics/" + id,
 		subscription: "projects/" + testProject + "/subscriptions/" + id,
 	}
@@ -146,7 +144,7 @@ func TestPublishSendsTheBytesOfEveryLine(t *testing.T) {
 func TestPublishFromStandardInputToAShortTopicName(t *testing.T) {
 	topic := newTestTopic(t)
 	wantCounts(t, settlectl(t, strings.NewReader(""), nil, "publish", "-", "--topic", topic.name), term.ExitOK, 0, 0)
-	got := settlectl(t, strings.NewReader("one\ntwo\n"), nil, "publish", "-", "--project", testProject, "--topic", topic.id)
+	got := settlectl(t, strings.NewReader("one\ntwo\n"), nil, "publish", "-", "--topic", topic.name)
 	wantCounts(t, got, term.ExitOK, 2, 0)
 	if diff := cmp.Diff([]string{"one", "two"}, topic.receive(t, 2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
