@@ -51,6 +51,10 @@ func (sys *system) ready(topics []string) ready {
 var help = template.Must(template.New("help").Parse(`
 Settle Once runs on this machine until interrupted (Ctrl-C).
 
+Set the build tag of make, so that the Go commands below compile less:
+
+  export GOFLAGS=-tags=disable_grpc_modules
+
 Publish every line of a file as a message:
 
   PUBSUB_EMULATOR_HOST={{.PubSubEmulatorHost}} go run ./cmd/settlectl publish FILE --topic {{.Topic}}

@@ -20,10 +20,6 @@ import (
 // attempts), so that a failing message is a dead letter after about four minutes.
 var runRetries = retries{minBackoff: time.Second, maxBackoff: time.Minute, attempts: 10}
 
-// tick is the message that triggers ReconcileBank, which ignores its content.
-// Pub/Sub accepts no empty message.
-var tick = []byte(`{"run":"ReconcileBank"}`)
-
 func newRun(s term.Streams) *cobra.Command {
 	var (
 		listen string
@@ -47,10 +43,10 @@ PUBSUB_EMULATOR_HOST name emulators that run already.
 
 Exit codes: 0 interrupted, 1 failed, 2 usage error, 130 interrupted before the
 system was ready.`,
-		Example: `  go run ./cmd/local
-  go run ./cmd/local --listen 127.0.0.1:0 | jq .
-  go run ./cmd/local --topic claims
-  go run ./cmd/local demo`,
+		Example: `  make run
+  make run ARGS="--listen 127.0.0.1:0" | jq .
+  make run ARGS="--topic claims"
+  make demo`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every <= 0 {
@@ -125,7 +121,7 @@ func (sys *system) schedule(ctx context.Context, every time.Duration, log *slog.
 				return
 			case <-ticker.C:
 			}
-			if err := topic.publish(ctx, tick, nil); err != nil && ctx.Err() == nil {
+			if err := topic.publish(ctx, []byte(event.Tick), nil); err != nil && ctx.Err() == nil {
 				log.LogAttrs(ctx, slog.LevelError, "reconcile tick not published", slog.String("error", err.Error()))
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -127,10 +128,10 @@ func (l *lane) deliver(t *testing.T, messageID, message, want string) {
 func (l *lane) reconcile(t *testing.T, id string) {
 	t.Helper()
 	l.advanceUntilDue(t, id)
-	a := l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
+	a := l.reconciler.post(t.Context(), pushHeader, strings.NewReader(push("tick", event.Tick)))
 	for n := 1; n < maxTries && (a.Status == http.StatusInternalServerError || strings.Contains(a.Body, `"failed"`)); n++ {
 		t.Logf("reconcile: %s; trying again", a.Body)
-		a = l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
+		a = l.reconciler.post(t.Context(), pushHeader, strings.NewReader(push("tick", event.Tick)))
 	}
 	if a.Status != 200 || strings.Contains(a.Body, `"failed"`) {
 		t.Fatalf("reconcile: %d %s %s", a.Status, a.Body, a.Error)

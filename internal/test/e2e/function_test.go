@@ -249,7 +249,7 @@ func openDatabase(t *testing.T, e *emulator.Spanner, name string) database {
 
 // env is the environment of a function that reaches the database through host.
 func (d database) env(host string) []string {
-	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host, "K_SERVICE=settleonce"}
+	return []string{"SPANNER_DATABASE=" + d.name, "SPANNER_EMULATOR_HOST=" + host}
 }
 
 // snapshot reads all rows, and fails the test for each rule that they break.
