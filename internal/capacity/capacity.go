@@ -50,13 +50,16 @@ const (
 // Figures of Settle Once. TestCounted compares them with the commits of the program;
 // index entries count as rows.
 const (
-	// PayoutRows are the rows of a payout's commit, ExpiredRows those that the row
-	// deletion policy deletes later.
-	PayoutRows, ExpiredRows = 2, 1
-	// CreatedRows are the additional rows of a payout's commit with a bank instruction,
-	// AnsweredRows those of the answer to the send, CheckRows those of a status check. The
-	// last check writes one less.
-	CreatedRows, AnsweredRows, CheckRows = 4, 5, 7
+	// PayoutRows are the rows of a payout's commit.
+	PayoutRows = 2
+	// ExpiredRows are those of them that the row deletion policy deletes later.
+	ExpiredRows = 1
+	// CreatedRows are the additional rows of a payout's commit with a bank instruction.
+	CreatedRows = 4
+	// AnsweredRows are the rows that record the answer to the send.
+	AnsweredRows = 5
+	// CheckRows are the rows of a status check. The last check writes one less.
+	CheckRows = 7
 	// StatusChecks is the mean number of status checks of an instruction: one confirms it,
 	// and then there is one a day for 10 days, each up to a fifth early or late.
 	StatusChecks float64 = 1 + 10.5

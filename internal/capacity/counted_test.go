@@ -68,9 +68,9 @@ func newCounter(t *testing.T) (*counter, *spannerstore.Store) {
 }
 
 // query calls each for the rows of a query.
-func (c *counter) query(sql string, each func(*spanner.Row) error) {
+func (c *counter) query(ctx context.Context, sql string, each func(*spanner.Row) error) {
 	c.t.Helper()
-	if err := c.client.Single().Query(c.t.Context(), spanner.NewStatement(sql)).Do(each); err != nil {
+	if err := c.client.Single().Query(ctx, spanner.NewStatement(sql)).Do(each); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -78,7 +78,7 @@ func (c *counter) query(sql string, each func(*spanner.Row) error) {
 // readIndexes makes the query of each index from the database's own description: the
 // index's columns, and the primary key of its table, which tells entries apart.
 func (c *counter) readIndexes() {
-	c.query(`SELECT i.index_name, ANY_VALUE(i.table_name), ARRAY_AGG(c.column_name),
+	c.query(c.t.Context(), `SELECT i.index_name, ANY_VALUE(i.table_name), ARRAY_AGG(c.column_name),
   ARRAY_AGG(IF(i.is_null_filtered AND c.ordinal_position IS NOT NULL, c.column_name || ' IS NOT NULL', 'TRUE'))
 FROM information_schema.indexes AS i
 JOIN information_schema.index_columns AS c ON c.table_name = i.table_name AND c.index_name IN (i.index_name, 'PRIMARY_KEY')
@@ -101,13 +101,13 @@ WHERE i.index_type = 'INDEX' GROUP BY i.index_name`, func(row *spanner.Row) erro
 func (c *counter) intercept(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if commit, is := req.(*spannerpb.CommitRequest); is && err == nil {
-		c.commits = append(c.commits, c.count(commit.GetMutations()))
+		c.commits = append(c.commits, c.count(ctx, commit.GetMutations()))
 	}
 	return err
 }
 
 // count returns the rows of a commit that has just succeeded.
-func (c *counter) count(mutations []*spannerpb.Mutation) written {
+func (c *counter) count(ctx context.Context, mutations []*spannerpb.Mutation) written {
 	w := written{}
 	for _, m := range mutations {
 		write := m.GetInsert()
@@ -121,7 +121,7 @@ func (c *counter) count(mutations []*spannerpb.Mutation) written {
 	}
 	for index, sql := range c.indexes {
 		now := map[string]bool{}
-		c.query(sql, func(row *spanner.Row) error {
+		c.query(ctx, sql, func(row *spanner.Row) error {
 			var entry string
 			err := row.Columns(&entry)
 			now[entry] = true
@@ -148,7 +148,7 @@ func (c *counter) take() []written {
 
 // expiring returns how many of the rows are in tables with a row deletion policy.
 func (c *counter) expiring(w written) (rows int) {
-	c.query("SELECT table_name FROM information_schema.tables WHERE row_deletion_policy_expression IS NOT NULL", func(row *spanner.Row) error {
+	c.query(c.t.Context(), "SELECT table_name FROM information_schema.tables WHERE row_deletion_policy_expression IS NOT NULL", func(row *spanner.Row) error {
 		var table string
 		err := row.Columns(&table)
 		rows += w[table]
@@ -359,7 +359,9 @@ func TestStatusChecks(t *testing.T) {
 		store := memstore.New(func() time.Time { return l.now })
 		l.store, l.steps.Store = store, store
 		st := l.settle(withBank(fmt.Sprintf("stl-%d", n)))
-		for l.send(st); l.check(st); checks++ {
+		l.send(st)
+		for l.check(st) {
+			checks++
 		}
 	}
 	if mean := float64(checks) / payouts; math.Abs(mean-StatusChecks) > 0.1 {
