@@ -32,7 +32,7 @@ TIMEOUT_RACE = 40m
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-# A fresh clone compiles for more than a minute, nearly all of it the Spanner client. These flags take a third off: no
+# A fresh clone compiles for more than a minute, nearly all of it the Spanner client. These flags shorten that: no
 # inlining, debug information or C, and a compiler without garbage collection. No other target shares their results, so
 # they are left out when the build cache has the ordinary Spanner client.
 LOCAL = bin/local-quick
