@@ -5,8 +5,8 @@
 CREATE TABLE IF NOT EXISTS bank_instructions (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the primary key
   settlement_id STRING(128) NOT NULL,     -- the payout's ID, from the producer
-  idempotency_key STRING(36) NOT NULL,    -- UUID version 5 of the settlement ID; a decision to send again replaces it, see bank_superseded_keys
-  request_body BYTES(MAX) NOT NULL,       -- body of the request to the bank, byte for byte; changes only with the key
+  idempotency_key STRING(36) NOT NULL,    -- UUID version 5 of the settlement ID, permanent
+  request_body BYTES(MAX) NOT NULL,       -- body of the request to the bank, byte for byte, permanent
   state STRING(16) NOT NULL,              -- uncertain, accepted, confirmed, rejected, returned or manual
   version INT64 NOT NULL,                 -- counts changes from 1; for optimistic locking
   lease_owner STRING(36),                 -- step that holds the lease or made the latest change; NULL: none yet

@@ -140,11 +140,9 @@ func TestDecide(t *testing.T) {
 		f.refusal(term.ExitNo, "people decide only about a manual one", with(id, "--confirmed")...)
 	}
 	// Refused by the bank's answer.
-	f.refusal(term.ExitNo, "another transfer under the key, or more than one", with(stlTwice, "--rejected")...)
+	wantGolden(t, "decide_refused.txt", f.refusal(term.ExitNo, "another transfer under the key, or more than one", with(stlTwice, "--rejected")...), term.ExitNo)
+	wantGolden(t, "decide_refused.json", f.refusal(term.ExitNo, "another transfer under the key, or more than one", append(with(stlTwice, "--rejected"), "--json")...), term.ExitNo)
 	f.refusal(term.ExitNo, "bank's status is unknown", with(stlImpatience, "--rejected")...)
-	f.refusal(term.ExitNo, "bank's status is attention", with(stlBlocked, "--resend-new-key")...)
-	wantGolden(t, "decide_refused.txt", f.refusal(term.ExitNo, "may still remember the key", with(stlForgotten, "--resend-new-key")...), term.ExitNo)
-	wantGolden(t, "decide_refused.json", f.refusal(term.ExitNo, "may still remember the key", append(with(stlForgotten, "--resend-new-key"), "--json")...), term.ExitNo)
 
 	// Recorded.
 	dry := f.refusal(term.ExitOK, "", append(with(stlForgotten, "--rejected"), "--dry-run")...)
@@ -157,24 +155,6 @@ func TestDecide(t *testing.T) {
 	f.clock.Advance(2 * time.Hour)
 	f.deliver(payoutJSON("stl-8497", "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
 	f.sound()
-}
-
-// TestDecideResend sends a payout again under a new key.
-func TestDecideResend(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.script(stlForgotten, lostPlan)
-	f.deliver(payoutJSON(stlForgotten, "reserve-claims", "5000", "EUR"), settle.OutcomeApplied)
-	f.step(stlForgotten, 20*time.Hour, transfer.StateManual)
-	f.clock.Advance(25 * time.Hour)
-	got := f.act(nil, "decide", stlForgotten, "--resend-new-key", "--by", "ines", "--second", "bert", "--note", "letter of the bank, ref 4711")
-	wantGolden(t, "decide_resend.txt", got, term.ExitOK)
-	f.script(stlForgotten, executedPlan)
-	wantGolden(t, "reconcile_resent.txt", f.act(nil, "reconcile", stlForgotten), term.ExitOK)
-	f.sound()
-	if entries := f.bank.Ledger(); len(entries) != 1 || entries[0].Key != transfer.KeyOfGeneration(stlForgotten, 2).String() {
-		t.Errorf("the bank's ledger: %+v", entries)
-	}
 }
 
 func TestReconcile(t *testing.T) {

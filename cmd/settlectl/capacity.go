@@ -30,6 +30,7 @@ type capacityReport struct {
 
 // assumptions is a [capacity.Load] in JSON, with times in milliseconds.
 type assumptions struct {
+	MultiRegion  bool    `json:"multi_region"`
 	BankShare    float64 `json:"bank_share"`
 	RPCMS        float64 `json:"rpc_latency_ms"`
 	BankMS       float64 `json:"bank_latency_ms"`
@@ -42,23 +43,26 @@ type assumptions struct {
 func assumed(load capacity.Load) assumptions {
 	ms := func(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 	return assumptions{
-		BankShare: load.BankShare, RPCMS: ms(load.Commit), BankMS: ms(load.Bank), CPUMS: ms(load.CPU),
+		MultiRegion: load.Instance == capacity.MultiRegion,
+		BankShare:   load.BankShare, RPCMS: ms(load.Commit), BankMS: ms(load.Bank), CPUMS: ms(load.CPU),
 		Concurrency: load.Concurrency, MessageBytes: load.MessageBytes, LogBytes: load.LogBytes,
 	}
 }
 
 func newCapacity(s streams) *cobra.Command {
 	var (
-		load   = capacity.Default()
-		rates  []float64
-		output outputFlags
+		load        = capacity.Default()
+		multiRegion bool
+		rates       []float64
+		output      outputFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "capacity",
 		Short: "Estimate the resources for a payout rate",
 		Long: `capacity estimates processing units, instances, storage and messages for a rate
-of payouts, each with its formula. It reads no deployment. The defaults of the
-flags are assumptions: give your own measurements.
+of payouts, each with its formula. Processing units are estimated without a commit
+delay and with one of 100 ms. It reads no deployment. The defaults of the flags are
+assumptions: give your own measurements.
 
 Exit codes: 0, 2 usage error.`,
 		Example: `  settlectl capacity --rate 1000 --rate 10000 --bank-latency 1s`,
@@ -67,12 +71,16 @@ Exit codes: 0, 2 usage error.`,
 			if err := errors.Join(checkLoad(load, rates), output.check()); err != nil {
 				return err
 			}
+			if multiRegion {
+				load.Instance = capacity.MultiRegion
+			}
 			return printCapacity(capacityReport{Rates: rates, Assumed: assumed(load), Figures: capacity.Estimate(load, rates)}, output.form, s)
 		},
 	}
 	f := cmd.Flags()
 	f.Float64SliceVar(&rates, "rate", nil, "payouts per second, a `number`; repeat it for more columns (required)")
 	require(cmd, "rate")
+	f.BoolVar(&multiRegion, "multi-region", false, "estimate a dual-region or multi-region Spanner instance")
 	f.Float64Var(&load.BankShare, "bank-share", load.BankShare, "share of payouts with a bank instruction, 0 to 1")
 	f.DurationVar(&load.Commit, "rpc-latency", load.Commit, "latency of an RPC to Spanner")
 	f.DurationVar(&load.Bank, "bank-latency", load.Bank, "latency of a request to the bank")

@@ -39,11 +39,17 @@ func TestCapacityJSON(t *testing.T) {
 	t.Parallel()
 	got := settlectl(t, nil, nil, "capacity", "--rate=10000", "--bank-share=0", "--bank-latency=1s", "--output=json")
 	said := parse[capacityReport](t, got.out)
-	if got.code != term.ExitOK || said.Assumed.BankMS != 1000 || said.Assumed.BankShare != 0 || len(said.Rates) != 1 {
+	if got.code != term.ExitOK || said.Assumed.BankMS != 1000 || said.Assumed.BankShare != 0 || said.Assumed.MultiRegion || len(said.Rates) != 1 {
 		t.Errorf("exit code %d, %+v", got.code, said)
 	}
 	if f := said.Figures[2]; f.Name != "Spanner: processing units, at least" || len(f.Values) != 1 || f.Values[0] != 5000 {
 		t.Errorf("%+v, want 5000 processing units", f)
+	}
+	got = settlectl(t, nil, nil, "capacity", "--rate=10000", "--bank-share=0", "--multi-region", "--output=json")
+	said = parse[capacityReport](t, got.out)
+	// 10000 / (2700 × 0.45) = 8.2 nodes.
+	if f := said.Figures[2]; got.code != term.ExitOK || !said.Assumed.MultiRegion || f.Values[0] != 9000 {
+		t.Errorf("exit code %d, %+v, want 9000 processing units of a multi-region", got.code, f)
 	}
 }
 

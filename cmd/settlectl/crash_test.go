@@ -282,7 +282,7 @@ type standing struct {
 
 	conflicts, resolved   int // open ones, and closed ones
 	quarantined, released int // open messages, and closed ones
-	decisions, superseded int
+	decisions             int
 	executed, moved       int // transfers of the bank, and those without a return
 	instruction           transfer.State
 }
@@ -290,7 +290,7 @@ type standing struct {
 // effect is the part of the state that operators change.
 func (s standing) effect() standing {
 	return standing{
-		reversals: s.reversals, resolved: s.resolved, released: s.released, decisions: s.decisions, superseded: s.superseded, instruction: s.instruction,
+		reversals: s.reversals, resolved: s.resolved, released: s.released, decisions: s.decisions, instruction: s.instruction,
 	}
 }
 
@@ -327,7 +327,7 @@ func standingOf(b crash.State, id string) (of standing) {
 	}
 	for _, in := range b.Instructions {
 		if in.SettlementID == id {
-			of.instruction, of.superseded = in.State, len(in.Superseded)
+			of.instruction = in.State
 		}
 	}
 	for _, e := range b.Events {

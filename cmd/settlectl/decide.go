@@ -21,7 +21,7 @@ type decision struct {
 	FromState    transfer.State    `json:"from_state"`
 	ToState      transfer.State    `json:"to_state,omitzero"`
 	Version      int64             `json:"version"`
-	Bank         []bankStatus      `json:"bank,omitzero"`
+	Bank         *bankStatus       `json:"bank,omitzero"`
 	Key          string            `json:"idempotency_key,omitzero"`
 	Reversed     bool              `json:"reversed"`
 	NextCheckAt  time.Time         `json:"next_check_at,omitzero"`
@@ -29,12 +29,9 @@ type decision struct {
 	Do           string            `json:"do,omitzero"`
 }
 
-// bankStatus is the bank's answer about one key.
+// bankStatus is the bank's answer about the transfer.
 type bankStatus struct {
-	Key        string `json:"idempotency_key"`
-	Superseded bool   `json:"superseded,omitzero"`
-	Later      bool   `json:"later,omitzero"` // a key that the database does not know as used
-	Reading    string `json:"reading"`
+	Reading string `json:"reading"`
 	transfer.BankAnswer
 }
 
@@ -59,10 +56,10 @@ func newDecide(s streams) *cobra.Command {
 		o    = operation{streams: s}
 		from bankFlags
 		v    ledger.Verdict
-		is   [3]bool
+		is   [2]bool
 	)
 	cmd := &cobra.Command{
-		Use:   "decide ID --confirmed|--rejected|--resend-new-key",
+		Use:   "decide ID --confirmed|--rejected",
 		Short: "Record a decision about a manual bank instruction",
 		Long:  decideHelp,
 		Example: `  settlectl decide stl-8491 --rejected \
@@ -75,7 +72,7 @@ func newDecide(s streams) *cobra.Command {
 			if err := errors.Join(o.database.check(), from.check(o.database), o.output.check(), checkText(cmd, "by", "second", "note")); err != nil {
 				return err
 			}
-			for i, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected, transfer.DecideResend} {
+			for i, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideRejected} {
 				if is[i] {
 					v.Decision = d
 				}
@@ -103,19 +100,17 @@ func newDecide(s streams) *cobra.Command {
 	return cmd
 }
 
-func registerDecision(cmd *cobra.Command, v *ledger.Verdict, is *[3]bool) {
+func registerDecision(cmd *cobra.Command, v *ledger.Verdict, is *[2]bool) {
 	cmd.Flags().BoolVar(&is[0], "confirmed", false, "the bank executed the transfer")
 	cmd.Flags().BoolVar(&is[1], "rejected", false, "the bank will never execute the transfer, or returned it")
-	cmd.Flags().BoolVar(&is[2], "resend-new-key", false, "send the transfer again under a new idempotency key")
-	cmd.MarkFlagsOneRequired("confirmed", "rejected", "resend-new-key")
-	cmd.MarkFlagsMutuallyExclusive("confirmed", "rejected", "resend-new-key")
+	cmd.MarkFlagsOneRequired("confirmed", "rejected")
+	cmd.MarkFlagsMutuallyExclusive("confirmed", "rejected")
 	cmd.Flags().StringVar(&v.By, "by", "", "`person` who decides (required)")
 	cmd.Flags().StringVar(&v.Second, "second", "", "second `person`, who agrees (required)")
 	cmd.Flags().StringVar(&v.Note, "note", "", "`evidence`, in one line (required)")
 	require(cmd, "by", "second", "note")
 	cmd.Flags().BoolVar(&v.WithoutBank, "without-bank", false, "decide although the bank is unreachable; give the reason in the note")
 	cmd.Flags().BoolVar(&v.DryRun, "dry-run", false, "ask the bank and print the result, and record nothing")
-	cmd.MarkFlagsMutuallyExclusive("resend-new-key", "without-bank")
 }
 
 // decide prints the bank's answer also if it refuses the decision.
@@ -126,7 +121,10 @@ func (o *operation) decide(ctx context.Context, by *ledger.Operator, id string, 
 	}
 	d := decision{
 		SettlementID: id, Decision: v.Decision, FromState: c.Instruction.State, Version: c.Instruction.Version,
-		Bank: bankStatuses(c), Key: c.Instruction.Transfer.Key.String(), Reversed: c.Reversed, Verdict: verdictRefused,
+		Key: c.Instruction.Transfer.Key.String(), Reversed: c.Reversed, Verdict: verdictRefused,
+	}
+	if c.Asked {
+		d.Bank = &bankStatus{c.Said.Reading.String(), c.Said.Answer}
 	}
 	after, made, err := by.Decide(ctx, c, v)
 	objection, refused := errors.AsType[*transfer.Refused](err)
@@ -154,50 +152,22 @@ func (d *decision) tell(c ledger.Case, after transfer.Instruction, made, dry boo
 	default:
 		d.Verdict, d.FromState = verdictMadeBefore, c.Decided.From
 	}
-	d.ToState, d.Version, d.NextCheckAt, d.Key = after.State, after.Version, after.NextCheckAt, after.Transfer.Key.String()
+	d.ToState, d.Version, d.NextCheckAt = after.State, after.Version, after.NextCheckAt
 	d.Reversed = c.Reversed || after.State == transfer.StateRejected || after.State == transfer.StateReturned
 }
 
-func bankStatuses(c ledger.Case) (all []bankStatus) {
-	if !c.Asked {
-		return nil
-	}
-	one := func(key string, superseded bool, r transfer.StatusResult) bankStatus {
-		return bankStatus{Key: key, Superseded: superseded, Reading: r.Reading.String(), BankAnswer: r.Answer}
-	}
-	for i, r := range c.Said.Superseded {
-		all = append(all, one(c.Instruction.Superseded[i].Key.String(), true, r))
-	}
-	for i, r := range c.Said.Later {
-		if r.Reading != transfer.StatusNotFound { // the only safe answer is left out
-			status := one(c.Instruction.LaterKeys()[i].String(), false, r)
-			status.Later = true
-			all = append(all, status)
-		}
-	}
-	return append(all, one(c.Instruction.Transfer.Key.String(), false, c.Said.Current))
-}
-
 func (d *decision) facts(c ledger.Case) [][2]string {
+	status := "not asked"
+	if d.Bank != nil {
+		status = d.Bank.words() + ", key " + d.Key
+	}
 	facts := [][2]string{
 		{"settlement", d.SettlementID},
 		{"state before", fmt.Sprintf("%s, version %d, since %s", c.Instruction.State, c.Instruction.Version, clockOrNever(c.Last.RecordedAt))},
 		{"cause", c.Last.Event.Detail},
+		{"bank status", status},
+		{"decision", fmt.Sprintf("%s: %s", d.Decision, d.Verdict)},
 	}
-	if d.Bank == nil {
-		facts = append(facts, [2]string{"bank status", "not asked"})
-	}
-	for _, b := range d.Bank {
-		name := "bank status"
-		switch {
-		case b.Superseded:
-			name = "earlier key"
-		case b.Later:
-			name = "later key"
-		}
-		facts = append(facts, [2]string{name, b.words()})
-	}
-	facts = append(facts, [2]string{"decision", fmt.Sprintf("%s: %s", d.Decision, d.Verdict)})
 	if d.ToState != "" {
 		facts = append(facts, d.outcome()...)
 	}
@@ -219,16 +189,13 @@ func (b bankStatus) words() string {
 	if b.Detail != "" {
 		text += ": " + b.Detail
 	}
-	return text + ", key " + b.Key
+	return text
 }
 
 func (d *decision) outcome() [][2]string {
 	facts := [][2]string{{"state after", fmt.Sprintf("%s, version %d", d.ToState, d.Version)}}
 	if d.Reversed {
 		facts = append(facts, [2]string{"movement", "reversed"})
-	}
-	if d.Decision == transfer.DecideResend {
-		facts = append(facts, [2]string{"new key", d.Key})
 	}
 	return append(facts, [2]string{"next check", clockOrNever(d.NextCheckAt)})
 }

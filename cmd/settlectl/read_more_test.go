@@ -11,7 +11,6 @@ import (
 
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/ledger"
-	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/term"
 )
 
@@ -24,22 +23,6 @@ func TestShowMissingSettlement(t *testing.T) {
 			t.Errorf("exit code %d, standard output %q, standard error %q", got.code, got.out, got.errOut)
 		}
 		wantTame(t, got.errOut)
-	}
-}
-
-func TestShowSupersededKeys(t *testing.T) {
-	t.Parallel()
-	f := newResentFixture(t)
-	for _, form := range []string{outputTable, outputJSON} {
-		got := f.run("show", stlForgotten, "--output="+form)
-		if got.code != term.ExitOK || got.errOut != "" {
-			t.Fatalf("exit code %d, standard error %q", got.code, got.errOut)
-		}
-		if !strings.Contains(got.out, transfer.InstructionKey(stlForgotten).String()) || !strings.Contains(got.out, transfer.KeyOfGeneration(stlForgotten, 2).String()) {
-			t.Errorf("%s lacks a key", form)
-		}
-		golden(t, "show-resent."+form, unstable.ReplaceAllString(got.out, "UNSTABLE"))
-		wantTame(t, got.out)
 	}
 }
 

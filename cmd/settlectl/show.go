@@ -67,9 +67,6 @@ func (p page) print(found ledger.Settlement) error {
 	b.WriteString(p.section("Receipt", p.receipt(found)))
 	if found.Instruction != nil {
 		b.WriteString(p.section("Bank instruction", p.instruction(*found.Instruction)))
-		if old := found.Superseded; len(old) > 0 {
-			b.WriteString(p.heading("Superseded keys") + p.superseded(old))
-		}
 		b.WriteString(p.heading("History") + p.history(found.Events))
 	}
 	if found.Reversal != nil {
@@ -211,15 +208,6 @@ func stateColors(state string) text.Colors {
 	case transfer.StateNone, transfer.StateRejected, transfer.StateReturned:
 	}
 	return nil
-}
-
-func (p page) superseded(keys []spannerstore.SupersededRow) string {
-	columns := []column{{name: "  key"}, {name: "superseded"}, {name: "sends", right: true}, {name: "status", text: true}}
-	var rows [][]string
-	for _, k := range keys {
-		rows = append(rows, []string{"  " + visible(k.IdempotencyKey), clock(k.SupersededAt), fmt.Sprint(k.Sends), visible(cmp.Or(k.BankStatus, "unknown"))})
-	}
-	return layOut(p.s, columns, rows, true) + "\n"
 }
 
 func (p page) history(events []spannerstore.EventRow) string {

@@ -21,7 +21,6 @@ import (
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/ledger"
-	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/term"
 )
 
@@ -171,10 +170,7 @@ func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
 func (b banking) toVerify(s streams, perSecond float64) *audit.Bank {
 	silent := b.auth
 	silent.remark = ""
-	ask := func(ctx context.Context, in transfer.Instruction) transfer.Statuses {
-		return transfer.AskStatuses(ctx, silent.Status, in)
-	}
-	return &audit.Bank{Status: ask, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(perSecond), 1), Policy: b.policy}
+	return &audit.Bank{Status: silent.Status, Now: s.now, Limiter: rate.NewLimiter(rate.Limit(perSecond), 1), Policy: b.policy}
 }
 
 const (

@@ -137,7 +137,7 @@ func TestSettingsAtLimitsAreAccepted(t *testing.T) {
 		},
 		{
 			"SPANNER_MAX_COMMIT_DELAY": "500ms",
-			"SETTLE_CPU": "0.5", "SETTLE_MEMORY": "1Gi", "SETTLE_CONCURRENCY": "1", "RECONCILE_CPU": "0.499", "RECONCILE_MEMORY": "512Mi",
+			"SETTLE_CPU":               "0.5", "SETTLE_MEMORY": "1Gi", "SETTLE_CONCURRENCY": "1", "RECONCILE_CPU": "0.499", "RECONCILE_MEMORY": "512Mi",
 			"SPANNER_CONFIG": "custom-mine", "SPANNER_EDITION": "ENTERPRISE", "SPANNER_PROCESSING_UNITS": "100",
 		},
 	} {

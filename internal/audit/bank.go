@@ -17,8 +17,8 @@ const maxUnanswered = 10
 
 // Bank asks a bank about every instruction.
 type Bank struct {
-	// Status asks about an instruction's transfer, under all its keys. Required.
-	Status func(context.Context, transfer.Instruction) transfer.Statuses
+	// Status asks about a transfer. Required.
+	Status func(context.Context, transfer.StatusRequest) transfer.StatusResult
 	// Policy is the bank's. Required.
 	Policy transfer.Policy
 	// Limiter bounds the requests. Required.
@@ -39,23 +39,19 @@ const (
 // askBank asks the bank about an instruction, and reports a difference.
 func (v *verifier) askBank(ctx context.Context, in transfer.Instruction) error {
 	b := v.options.Bank
-	for range 1 + len(in.Superseded) { // one request for each key
-		if err := b.Limiter.Wait(ctx); err != nil {
-			return fmt.Errorf("wait for the bank's rate limit: %w", err)
-		}
+	if err := b.Limiter.Wait(ctx); err != nil {
+		return fmt.Errorf("wait for the bank's rate limit: %w", err)
 	}
 	began := b.Now()
-	said := b.Status(ctx, in)
-	r := said.Current
+	r := b.Status(ctx, transfer.StatusRequest{Transfer: in.Transfer})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	unknown := said.Unknown(in)
-	if err := v.countAnswer(unknown); err != nil || r.Reading == transfer.StatusUnknown {
+	if err := v.countAnswer(r.Unknown()); err != nil || r.Reading == transfer.StatusUnknown {
 		return err
 	}
-	rating, why := b.judge(in, said, transfer.Interval{Began: began, Ended: b.Now()})
-	if rating == same || rating == pending && unknown != "" { // the answers about the other keys are missing
+	rating, why := b.judge(in, r, transfer.Interval{Began: began, Ended: b.Now()})
+	if rating == same {
 		return nil
 	}
 	return v.report(rating == pending, Violation{
@@ -65,8 +61,8 @@ func (v *verifier) askBank(ctx context.Context, in transfer.Instruction) error {
 	})
 }
 
-// countAnswer counts an instruction that the bank was asked about; unknown names the
-// keys without an answer. It fails after [maxUnanswered] of them in a row.
+// countAnswer counts an instruction that the bank was asked about; unknown describes an
+// answer that proves nothing. It fails after [maxUnanswered] of them in a row.
 func (v *verifier) countAnswer(unknown string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -84,21 +80,21 @@ func (v *verifier) countAnswer(unknown string) error {
 
 // judge rates the bank's answer about an instruction, with the reason. The state
 // machine says how the reconciler would act on it.
-func (b *Bank) judge(in transfer.Instruction, said transfer.Statuses, took transfer.Interval) (verdict, string) {
+func (b *Bank) judge(in transfer.Instruction, r transfer.StatusResult, took transfer.Interval) (verdict, string) {
 	switch in.State {
 	case transfer.StateManual:
 		return pending, "a person decides about it"
 	case transfer.StateReturned, transfer.StateNone:
-		return judgeReturned(said.Current)
+		return judgeReturned(r)
 	case transfer.StateUncertain, transfer.StateAccepted, transfer.StateConfirmed, transfer.StateRejected:
 	}
-	change, err := b.Policy.AfterStatus(in, said, took)
+	change, err := b.Policy.AfterStatus(in, r, took)
 	switch {
 	case err != nil:
 		return violation, "an answer that the state machine knows in this state"
 	case change.Level >= transfer.LevelCritical:
 		return violation, "a person has to decide: " + change.Event.Detail
-	case change.Next.State == in.State && agrees(in.State, said.Current.Reading):
+	case change.Next.State == in.State && agrees(in.State, r.Reading):
 		return same, ""
 	case in.NextCheckAt.IsZero() && change.Next.State != in.State:
 		return violation, fmt.Sprintf("the state %s; the reconciler no longer asks the bank about it", change.Next.State)
@@ -158,15 +154,9 @@ func CompareBank(s Snapshot, ledger []BankTransfer) (disagreements []string) {
 		byKey[t.Key] = append(byKey[t.Key], t)
 	}
 	for _, in := range s.Instructions {
-		keys := []string{in.Transfer.Key.String()}
-		for _, old := range in.Superseded {
-			keys = append(keys, old.Key.String())
-		}
-		var transfers []BankTransfer
-		for _, key := range keys {
-			transfers = append(transfers, byKey[key]...)
-			delete(byKey, key)
-		}
+		key := in.Transfer.Key.String()
+		transfers := byKey[key]
+		delete(byKey, key)
 		if why := disagreement(s, in, transfers); why != "" {
 			disagreements = append(disagreements, fmt.Sprintf("settlement %q: %s, and the bank's ledger has %+v", in.SettlementID, why, transfers))
 		}
@@ -179,7 +169,7 @@ func CompareBank(s Snapshot, ledger []BankTransfer) (disagreements []string) {
 	return disagreements
 }
 
-// disagreement describes how an instruction and the transfers under its keys
+// disagreement describes how an instruction and the transfers under its key
 // disagree; empty: they agree.
 func disagreement(s Snapshot, in transfer.Instruction, transfers []BankTransfer) string {
 	status := transfer.StatusNotFound
@@ -194,7 +184,7 @@ func disagreement(s Snapshot, in transfer.Instruction, transfers []BankTransfer)
 		}) {
 			return fmt.Sprintf("the movement is %+v", *m)
 		}
-		if t.Key == in.Transfer.Key.String() && in.TransferID != "" && t.ID != in.TransferID {
+		if in.TransferID != "" && t.ID != in.TransferID {
 			return "the bank instruction has transfer ID " + in.TransferID
 		}
 		status = t.Status

@@ -21,7 +21,6 @@ type settlement struct {
 
 	id           string // of the first row that was read
 	instructions []spannerstore.InstructionRow
-	superseded   []spannerstore.SupersededRow
 	wrongIDs     []string // settlement IDs that the key does not derive from
 }
 
@@ -32,7 +31,7 @@ func (s *settlement) join() (err error) {
 		m = s.Movements[0]
 	}
 	for _, row := range s.instructions {
-		in, keyErr := row.Join(m, s.superseded)
+		in, keyErr := row.Join(m)
 		s.Instructions = append(s.Instructions, in)
 		err = errors.Join(err, keyErr)
 	}
@@ -103,11 +102,6 @@ func (p *page) readChildren(ctx context.Context, from source, within spanner.Key
 			s.instructions = append(s.instructions, row)
 			return nil
 		}),
-		each(ctx, from, within, spannerstore.SupersededKeys, func(key []byte, row spannerstore.SupersededRow) error {
-			s := p.of(key, row.SettlementID)
-			s.superseded = append(s.superseded, row)
-			return nil
-		}, "settlement_id", "idempotency_key", "superseded_at"),
 		each(ctx, from, within, spannerstore.Events, func(key []byte, e spannerstore.EventRow) error {
 			s := p.of(key, e.SettlementID)
 			s.Events = append(s.Events, e)
@@ -126,8 +120,8 @@ func (p *page) readChildren(ctx context.Context, from source, within spanner.Key
 }
 
 // each returns a function that reads the rows of a table.
-func each[T any](ctx context.Context, from source, within spanner.KeySet, table spannerstore.Table[T], row func([]byte, T) error, columns ...string) func() error {
-	return func() error { return table.Each(ctx, from.tx(), within, from.options(0), row, columns...) }
+func each[T any](ctx context.Context, from source, within spanner.KeySet, table spannerstore.Table[T], row func([]byte, T) error) func() error {
+	return func() error { return table.Each(ctx, from.tx(), within, from.options(0), row) }
 }
 
 // Read returns all rows, as of one timestamp.
@@ -188,14 +182,11 @@ func (s *settlement) columnViolations() []Violation {
 		return found
 	}
 	in, since := s.instructions[0], s.instructions[0].UncertainSince
-	uncertain, from := in.State == transfer.StateUncertain, in.CreatedAt
-	if n := len(s.superseded); n > 0 {
-		from = s.superseded[n-1].SupersededAt
-	}
-	if uncertain != (since != nil) || uncertain && !since.Equal(from) {
+	uncertain := in.State == transfer.StateUncertain
+	if uncertain != (since != nil) || uncertain && !since.Equal(in.CreatedAt) {
 		found = append(found, Violation{
 			Rule: RuleUncertainSince, SettlementID: in.SettlementID,
-			Found: fmt.Sprintf("%s bank instruction, uncertain_since set: %t", in.State, since != nil), Want: "the time of its key while it is uncertain, else NULL",
+			Found: fmt.Sprintf("%s bank instruction, uncertain_since set: %t", in.State, since != nil), Want: "the time of its creation while it is uncertain, else NULL",
 		})
 	}
 	return found

@@ -23,14 +23,13 @@ const (
 	RuleReceiptFields       Rule = "receipt_fields"       // the receipt is applied, names its delivery, and its metadata is an object of texts
 	RuleInstructionWanted   Rule = "instruction_wanted"   // an instruction if, and only if, there is a creditor
 	RuleInstructionTransfer Rule = "instruction_transfer" // key, amount, currency and creditor derive from the payout
-	RuleSupersededKeys      Rule = "superseded_keys"      // one superseded key for each decision to send under a new one
 	RuleInstructionBody     Rule = "instruction_body"     // the payout composes to the request body
 	RuleEventChain          Rule = "event_chain"          // versions have no gap from 1; each event begins where the one before ended, and not before it
 	RuleEventTransition     Rule = "event_transition"     // the state machine can make every event
 	RuleInstructionState    Rule = "instruction_state"    // version and state are those of the last event
 	RuleInstructionTimes    Rule = "instruction_times"    // created, accepted and final when the events say so
 	RuleInstructionCheck    Rule = "instruction_check"    // an open instruction has a next check
-	RuleUncertainSince      Rule = "uncertain_since"      // set to the key's time while the state is uncertain, else NULL
+	RuleUncertainSince      Rule = "uncertain_since"      // the time of creation while the state is uncertain, else NULL
 	RuleSends               Rule = "sends"                // the events account for the sends, which stay within the limit
 	RuleResendWindow        Rule = "resend_window"        // the times of sends and the end of resending fit together
 	RuleReversalMissing     Rule = "reversal_missing"     // a rejected or returned transfer has a reversal
@@ -75,7 +74,6 @@ var remedies = map[Rule]string{
 	RuleReceiptFields:       restore,
 	RuleInstructionWanted:   changedByHand,
 	RuleInstructionTransfer: askBank,
-	RuleSupersededKeys:      askBank,
 	RuleInstructionBody:     askBank,
 	RuleEventChain:          changedByHand,
 	RuleEventTransition:     changedByHand,

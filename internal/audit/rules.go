@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -94,8 +93,7 @@ func (t Terms) Settlement(id string, one Snapshot) []Violation {
 	past := newPast(one)
 	f.receipt(one, m, t)
 	for _, in := range one.Instructions {
-		f.superseded(in, past)
-		f.transfer(in, m, past, intact, t)
+		f.transfer(in, m, intact, t)
 		f.chain(one.Events, in)
 		f.state(in, past)
 		f.sends(in, past, t)
@@ -112,9 +110,7 @@ func (t Terms) Settlement(id string, one Snapshot) []Violation {
 
 // past summarises the events of a settlement.
 type past struct {
-	history []transfer.Event
-	// rekeyed are the times of its new keys.
-	rekeyed  []time.Time
+	history  []transfer.Event
 	accepted bool
 	final    bool
 	// reversed is the time of the reversal; zero: there is none.
@@ -126,9 +122,6 @@ func newPast(one Snapshot) past {
 	var p past
 	for _, e := range one.Events {
 		p.history = append(p.history, e.Event)
-		if e.Event.Supersedes() {
-			p.rekeyed, p.accepted = append(p.rekeyed, e.RecordedAt), false
-		}
 		p.accepted = p.accepted || e.Event.To == transfer.StateAccepted
 		p.final = p.final || e.Event.To.Final()
 		if e.Event.Reverses() && p.reversed.IsZero() {
@@ -191,23 +184,10 @@ func validObject(text string) bool {
 	return json.Unmarshal([]byte(text), &object) == nil && len(object) > 0
 }
 
-// superseded checks the superseded keys.
-func (f *findings) superseded(in transfer.Instruction, past past) {
-	if !f.ok(len(in.Superseded) == len(past.rekeyed), RuleSupersededKeys, "one for each decision to send under a new key",
-		"%d superseded keys, %d such decisions", len(in.Superseded), len(past.rekeyed)) {
-		return
-	}
-	for i, old := range in.Superseded {
-		key := transfer.KeyOfGeneration(in.SettlementID, i+1)
-		f.ok(old.Key == key && old.At.Equal(past.rekeyed[i]), RuleSupersededKeys,
-			fmt.Sprintf("%s, superseded at %s", key, clock(past.rekeyed[i])), "superseded key %d is %s, superseded at %s", i+1, old.Key, clock(old.At))
-	}
-}
-
 // transfer checks the request to the bank.
-func (f *findings) transfer(in transfer.Instruction, m settle.Movement, past past, intact bool, t Terms) {
+func (f *findings) transfer(in transfer.Instruction, m settle.Movement, intact bool, t Terms) {
 	want := transfer.Transfer{
-		Key: transfer.KeyOfGeneration(in.SettlementID, 1+len(past.rekeyed)), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
+		Key: transfer.InstructionKey(in.SettlementID), AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount,
 	}
 	if in.Transfer.Key != want.Key {
 		f.broken(RuleInstructionTransfer, "the key that derives from the settlement ID, "+want.Key.String(), "idempotency key %s", in.Transfer.Key)

@@ -110,37 +110,11 @@ func TestJudgeTheBanksAnswer(t *testing.T) {
 		in := transfer.Instruction{SettlementID: "stl-1", State: tt.state, Sends: 1, CreatedAt: now, LastSentAt: now, ResendNotAfter: now.Add(time.Hour), FinalAt: now, AcceptedAt: now}
 		for next, want := range map[time.Time]verdict{now: tt.watched, {}: tt.left} {
 			in.NextCheckAt = next
-			got, why := b.judge(in, transfer.Statuses{Current: transfer.StatusResult{Reading: tt.says}}, transfer.Interval{Began: now, Ended: now})
+			got, why := b.judge(in, transfer.StatusResult{Reading: tt.says}, transfer.Interval{Began: now, Ended: now})
 			if got != want || (why == "") != (got == same) {
 				t.Errorf("%s, the bank says %s, looked at next %v: %d %q, want %d", tt.state, tt.says, next, got, why, want)
 			}
 		}
-	}
-}
-
-// TestUnansweredOldKey: an answer about the present key alone is incomplete. Each key
-// counts as a request to the rate limit.
-func TestUnansweredOldKey(t *testing.T) {
-	t.Parallel()
-	said := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusConfirmed}, Superseded: make([]transfer.StatusResult, 2)}
-	limiter := rate.NewLimiter(rate.Limit(1e-9), 3)
-	var found []Finding
-	v := &verifier{options: Options{
-		Found: func(f Finding) error { found = append(found, f); return nil },
-		Bank:  &Bank{Status: func(context.Context, transfer.Instruction) transfer.Statuses { return said }, Limiter: limiter, Now: time.Now},
-	}}
-	in := transfer.Instruction{State: transfer.StateConfirmed, Superseded: make([]transfer.SupersededKey, 2)}
-	if err := v.askBank(t.Context(), in); err != nil || v.sum.Asked != 1 || v.sum.Unanswered != 1 || len(found) != 0 {
-		t.Errorf("%v, asked %d, unanswered %d; want one unanswered", err, v.sum.Asked, v.sum.Unanswered)
-	}
-	if limiter.Allow() {
-		t.Error("three requests have not counted as three")
-	}
-	v.options.Bank.Limiter = rate.NewLimiter(rate.Inf, 1)
-	said.Superseded[0].Reading = transfer.StatusConfirmed
-	v.sum.Violations = map[Rule]int64{}
-	if err := v.askBank(t.Context(), in); err != nil || v.sum.Unanswered != 2 || v.sum.Violations[RuleBank] != 1 || len(found) != 1 {
-		t.Errorf("another old key is executed: %v, %+v", err, v.sum)
 	}
 }
 
@@ -150,8 +124,8 @@ func TestRunEndsAfterUnansweredRequests(t *testing.T) {
 	v := &verifier{options: Options{
 		Found: func(Finding) error { return nil },
 		Bank: &Bank{
-			Status: func(context.Context, transfer.Instruction) transfer.Statuses {
-				return transfer.Statuses{Current: transfer.StatusResult{Reading: says}}
+			Status: func(context.Context, transfer.StatusRequest) transfer.StatusResult {
+				return transfer.StatusResult{Reading: says}
 			},
 			Limiter: rate.NewLimiter(rate.Inf, 1), Now: time.Now,
 		},

@@ -12,15 +12,33 @@ import (
 	"time"
 
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// Figures of Google's services.
+// Instance is the write rate of a Spanner instance configuration, for each 1,000
+// processing units, in single rows of 1 KB at 100 % CPU.
+type Instance struct {
+	// Writes is the rate without a commit delay, DelayedWrites that with a commit delay
+	// of 100 ms (throughput optimized writes).
+	Writes, DelayedWrites int
+	// CPU is the recommended maximum CPU load, for high priority work.
+	CPU float64
+}
+
+// Instance configurations. Source: https://cloud.google.com/spanner/docs/performance and
+// https://cloud.google.com/spanner/docs/cpu-utilization, read in December 2026.
+var (
+	Regional    = Instance{Writes: 3500, DelayedWrites: 22500, CPU: 0.65}
+	MultiRegion = Instance{Writes: 2700, DelayedWrites: 15000, CPU: 0.45}
+)
+
+// SplitWrites returns the writes per second above which one split is hot. Google
+// documents no such rate. Assumption: the server of a split takes as much as 1,000
+// processing units, without a commit delay, at the recommended CPU load.
+func (i Instance) SplitWrites() float64 { return float64(i.Writes) * i.CPU }
+
+// Figures of other services of Google.
 const (
-	// WritesPerNode is the writes per second of 1,000 processing units of a regional
-	// instance at 100 % CPU, in single rows of 1 KB.
-	WritesPerNode = 3500
-	// SpannerCPU is the recommended maximum CPU load of a regional instance.
-	SpannerCPU = 0.65
 	// BytesPerNode is the storage limit of 1,000 processing units.
 	BytesPerNode = 10e12
 	// RunCPU is the CPU load above which Cloud Run adds an instance.
@@ -29,24 +47,30 @@ const (
 	PubSubLeastBytes = 1000
 )
 
-// Figures of Settle Once.
+// Figures of Settle Once. TestCounted compares them with the commits of the program;
+// index entries count as rows.
 const (
-	// BankCommits are the additional commits of a payout with a bank instruction: one
-	// for the answer to the send, and two for each question.
-	BankCommits = 1 + 2*Questions
-	// Questions are the requests to the bank's status API: one until the bank confirms,
-	// and one per day for 10 days.
-	Questions = 1 + 10
-	// PayoutRows are the rows of a payout's commit: movement and receipt.
+	// PayoutRows are the rows of a payout's commit.
 	PayoutRows = 2
-	// BankRows are the additional rows and index entries of a bank instruction: 4 in
-	// the payout's commit (instruction, event, two index entries), 5 for the answer to
-	// the send (instruction, event, three index changes), for each question 1 to claim
-	// the instruction and 4 to record (instruction, event, two index changes), and 1
-	// change of the receipt.
-	BankRows = 4 + 5 + Questions*5 + 1
-	// EventRows are the events of an instruction: created, sent, and one per question.
-	EventRows = 2 + Questions
+	// ExpiredRows are those of them that the row deletion policy deletes later.
+	ExpiredRows = 1
+	// CreatedRows are the additional rows of a payout's commit with a bank instruction.
+	CreatedRows = 4
+	// AnsweredRows are the rows that record the answer to the send.
+	AnsweredRows = 5
+	// CheckRows are the rows of a status check. The last check writes one less.
+	CheckRows = 7
+	// StatusChecks is the mean number of status checks of an instruction: one confirms it,
+	// and then there is one a day for 10 days, each up to a fifth early or late.
+	StatusChecks float64 = 1 + 10.5
+	// BankCommits and BankRows are those of a bank instruction, beside its payout's.
+	BankCommits = 1 + 2*StatusChecks
+	BankRows    = CreatedRows + AnsweredRows + StatusChecks*CheckRows - 1
+	// DueEntries are the writes of an instruction to the index bank_instructions_due: one
+	// when it is created, two with the answer, and four for each status check but the last.
+	DueEntries = 1 + 2 + StatusChecks*4 - 1
+	// EventRows are the events of an instruction: created, sent, and one per check.
+	EventRows = 2 + StatusChecks
 	// ReconcileRuns is the number of concurrent runs of ReconcileBank: one starts every
 	// minute and takes up to 2 minutes.
 	ReconcileRuns = 2
@@ -64,6 +88,8 @@ const (
 // Load describes the load and the assumptions about a deployment. Its zero value is
 // not valid; [Default] has the figures of deploy/.
 type Load struct {
+	// Instance is the configuration of the Spanner instance.
+	Instance Instance
 	// BankShare is the part of the payouts with a bank instruction, 0 to 1.
 	BankShare float64
 	// Commit is the duration of an RPC to Spanner, Bank that of a bank request.
@@ -81,7 +107,7 @@ type Load struct {
 // Default returns the assumptions without measurements.
 func Default() Load {
 	return Load{
-		BankShare: 0.2, Commit: 15 * time.Millisecond, Bank: 300 * time.Millisecond, CPU: 2 * time.Millisecond,
+		Instance: Regional, BankShare: 0.2, Commit: 15 * time.Millisecond, Bank: 300 * time.Millisecond, CPU: 2 * time.Millisecond,
 		Concurrency: 32, MessageBytes: 400, LogBytes: 700,
 	}
 }
@@ -121,21 +147,32 @@ func (e *estimate) add(name string, value func(rate float64) float64, formula st
 }
 
 func (e *estimate) spanner() {
-	share := e.load.BankShare
+	share, spanner := e.load.BankShare, e.load.Instance
 	commits := func(rate float64) float64 { return rate * (1 + share*BankCommits) }
-	rows := func(rate float64) float64 { return rate * (PayoutRows + share*BankRows) }
-	const perUnit = WritesPerNode * SpannerCPU / 1000
-	e.add("Spanner: commits a second", commits, "rate × (1 + %g × %d)", share, BankCommits)
-	e.add("Spanner: rows written a second", rows, "rate × (%d + %g × %d)", PayoutRows, share, BankRows)
-	e.add("Spanner: processing units, at least", func(rate float64) float64 { return units(commits(rate) / perUnit) },
-		"commits ÷ (%d × %g) × 1000: a commit counts as a write", WritesPerNode, SpannerCPU)
-	e.add("Spanner: processing units, at most", func(rate float64) float64 { return units(rows(rate) / perUnit) },
-		"rows ÷ (%d × %g) × 1000: every row counts as a write", WritesPerNode, SpannerCPU)
+	rows := func(rate float64) float64 { return rate * (PayoutRows + ExpiredRows + share*BankRows) }
+	e.add("Spanner: commits a second", commits, "rate × (1 + %g × %g)", share, BankCommits)
+	e.add("Spanner: rows written a second", rows, "rate × (%d + %d expired + %g × %g)", PayoutRows, ExpiredRows, share, BankRows)
+	for _, delay := range []struct {
+		name   string
+		writes int
+	}{{"processing units", spanner.Writes}, {"processing units, commit delay 100 ms", spanner.DelayedWrites}} {
+		perUnit := float64(delay.writes) * spanner.CPU / 1000
+		e.add("Spanner: "+delay.name+", at least", func(rate float64) float64 { return units(commits(rate) / perUnit) },
+			"commits ÷ (%d × %g) × 1000: a commit counts as a write", delay.writes, spanner.CPU)
+		e.add("Spanner: "+delay.name+", at most", func(rate float64) float64 { return units(rows(rate) / perUnit) },
+			"rows ÷ (%d × %g) × 1000: every row counts as a write", delay.writes, spanner.CPU)
+	}
+	hotAt := "at no rate"
+	if share > 0 {
+		hotAt = fmt.Sprintf("from %.0f payouts a second", spanner.SplitWrites()*spannerstore.Shards/share/DueEntries)
+	}
+	e.add("Spanner: writes a second to each shard of bank_instructions_due", func(rate float64) float64 { return rate * share * DueEntries / spannerstore.Shards },
+		"rate × %g × %g ÷ %d; hot above %d × %g, %s", share, DueEntries, spannerstore.Shards, spanner.Writes, spanner.CPU, hotAt)
 }
 
 func (e *estimate) storage() {
 	share := e.load.BankShare
-	payout, receipt, instruction := float64(rowBytes("ledger_movements")), float64(rowBytes("settlement_receipts")), float64(instructionBytes())
+	payout, receipt, instruction := rowBytes("ledger_movements"), rowBytes("settlement_receipts"), instructionBytes()
 	kept := func(rate float64) float64 { return rate * secondsOfMonth * (payout + share*instruction) / terabyte }
 	receipts := func(rate float64) float64 { return rate * secondsOfDay * ReceiptDays * receipt / terabyte }
 	e.add("Spanner: TB a month, for ever", kept,
@@ -162,15 +199,15 @@ func (e *estimate) functions() {
 	e.add("SettlePayout: instances of 1 vCPU", func(rate float64) float64 {
 		return math.Ceil(tidy(max(flight(rate)/float64(l.Concurrency)/RunCPU, rate*l.CPU.Seconds()/RunCPU)))
 	}, "the larger of deliveries ÷ %d ÷ %g and rate × %v ÷ %g", l.Concurrency, RunCPU, l.CPU, RunCPU)
-	questions := func(rate float64) float64 { return rate * l.BankShare * Questions }
-	e.add("ReconcileBank: questions a second", questions, "rate × %g × %d: one that confirms, one a day for 10 days", l.BankShare, Questions)
+	checks := func(rate float64) float64 { return rate * l.BankShare * StatusChecks }
+	e.add("ReconcileBank: status checks a second", checks, "rate × %g × %g: one that confirms, one a day for 10 days", l.BankShare, StatusChecks)
 	e.add("ReconcileBank: BANK_CONCURRENCY", func(rate float64) float64 {
-		return math.Ceil(tidy(questions(rate) * (l.Bank.Seconds() + 4*l.Commit.Seconds()) / ReconcileRuns))
-	}, "questions × (%v + 4 × %v) ÷ %d runs at a time; it can be %d at the most", l.Bank, l.Commit, ReconcileRuns, config.MaxBankConcurrency)
-	lines := 1 + l.BankShare*(1+Questions)
+		return math.Ceil(tidy(checks(rate) * (l.Bank.Seconds() + 4*l.Commit.Seconds()) / ReconcileRuns))
+	}, "status checks × (%v + 4 × %v) ÷ %d runs at a time; it can be %d at the most", l.Bank, l.Commit, ReconcileRuns, config.MaxBankConcurrency)
+	lines := 1 + l.BankShare*(1+StatusChecks)
 	e.add("Logging: TB a month", func(rate float64) float64 {
 		return rate * secondsOfMonth * lines * float64(l.LogBytes) / terabyte
-	}, "rate × %d s × (1 + %g × %d) lines × %d B", secondsOfMonth, l.BankShare, 1+Questions, l.LogBytes)
+	}, "rate × %d s × (1 + %g × %g) lines × %d B", secondsOfMonth, l.BankShare, 1+StatusChecks, l.LogBytes)
 }
 
 // tidy rounds off the error of binary fractions, so that Ceil does not make 4 of 3.

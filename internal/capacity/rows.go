@@ -8,11 +8,11 @@ const perValue = 8
 var sizes = map[string]map[string]int{
 	"ledger_movements": {
 		"settlement_key": 32, "settlement_id": 36, "account_id": 24, "amount_cents": 8, "currency": 3,
-		"creditor_account": 24, "reference": 35, "payload_hash": 67, "recorded_at": 12,
+		"creditor_account": 24, "reference": 35, "payload_hash": 67, "source": 40, "recorded_at": 12,
 	},
 	"settlement_receipts": {
 		"settlement_key": 32, "settlement_id": 36, "payload_hash": 67, "result_status": 7, "delivery_id": 36,
-		"message_id": 17, "publish_time": 12, "metadata": 100, "applied_at": 12, "expire_from": 12,
+		"message_id": 17, "publish_time": 12, "metadata": 100, "applied_at": 12,
 	},
 	"bank_instructions": {
 		"settlement_key": 32, "settlement_id": 36, "idempotency_key": 36, "request_body": 400, "state": 9, "version": 8,
@@ -26,17 +26,17 @@ var sizes = map[string]map[string]int{
 	},
 }
 
-func rowBytes(table string) int {
-	sum := 0
+func rowBytes(table string) float64 {
+	sum := 0.0
 	for _, bytes := range sizes[table] {
 		if bytes > 0 {
-			sum += bytes + perValue
+			sum += float64(bytes + perValue)
 		}
 	}
 	return sum
 }
 
 // instructionBytes is the permanent size of a bank instruction: its row and its events.
-func instructionBytes() int {
+func instructionBytes() float64 {
 	return rowBytes("bank_instructions") + EventRows*rowBytes("bank_instruction_events")
 }

@@ -9,7 +9,6 @@ import (
 
 	"cloud.google.com/go/spanner"
 
-	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
@@ -28,15 +27,12 @@ type Case struct {
 	// manual, or no bank is configured.
 	Asked bool
 	// Said is the bank's answer, and Took when it was asked.
-	Said transfer.Statuses
+	Said transfer.StatusResult
 	Took transfer.Interval
-
-	payout payout.Payout
 }
 
-// Open reads the instruction of a settlement and asks the bank about every key that
-// it has, had or can get: after a restore the row may lack a key that was used. It
-// changes nothing. It fails with [ErrNoSettlement] or [transfer.ErrNoInstruction].
+// Open reads the instruction of a settlement and asks the bank about it. It changes
+// nothing. It fails with [ErrNoSettlement] or [transfer.ErrNoInstruction].
 func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) {
 	c, err := o.readCase(ctx, settlementID)
 	if err != nil {
@@ -44,7 +40,7 @@ func (o *Operator) Open(ctx context.Context, settlementID string) (Case, error) 
 	}
 	c.Took.Began = o.now()
 	if c.Instruction.State == transfer.StateManual && o.Bank != nil {
-		c.Asked, c.Said = true, transfer.AskAllStatuses(ctx, o.Bank.Status, c.Instruction)
+		c.Asked, c.Said = true, o.Bank.Status(ctx, transfer.StatusRequest{Transfer: c.Instruction.Transfer})
 	}
 	c.Took.Ended = o.now()
 	return c, nil
@@ -56,13 +52,8 @@ func (o *Operator) now() time.Time { return o.Now().UTC().Truncate(time.Microsec
 func (o *Operator) readCase(ctx context.Context, id string) (c Case, err error) {
 	tx := o.Client.ReadOnlyTransaction()
 	defer tx.Close()
-	m, err := readMovement(ctx, tx, id)
-	if err != nil {
+	if _, err := readMovement(ctx, tx, id); err != nil {
 		return Case{}, err
-	}
-	c.payout = payout.Payout{
-		SettlementID: id, AccountID: m.AccountID, AmountCents: m.AmountCents, Currency: m.Currency,
-		CreditorAccount: m.CreditorAccount, Reference: m.Reference,
 	}
 	if c.Instruction, err = spannerstore.ReadInstruction(ctx, tx, tagRead, id); err != nil {
 		return Case{}, err
@@ -109,11 +100,6 @@ func (o *Operator) Decide(ctx context.Context, c Case, v Verdict) (after transfe
 	}
 	if c.Instruction.State != transfer.StateManual && records(c.Decided, r) {
 		return c.Instruction, false, nil
-	}
-	if v.Decision == transfer.DecideResend && o.Bank != nil {
-		if r.Body, err = o.Bank.Compose(c.payout, c.Instruction.NextKey()); err != nil {
-			return transfer.Instruction{}, false, fmt.Errorf("compose the request under the new key: %w", err)
-		}
 	}
 	if v.DryRun {
 		change, err := o.Policy.Decide(c.Instruction, r)

@@ -12,7 +12,6 @@ import (
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
@@ -110,10 +109,10 @@ func TestDecideRefusesWhenTheBankContradicts(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	for status, refused := range map[string][]transfer.Decision{
-		fakebank.Settled:  {transfer.DecideRejected, transfer.DecideResend},
-		fakebank.Returned: {transfer.DecideConfirmed, transfer.DecideResend},
+		fakebank.Settled:  {transfer.DecideRejected},
+		fakebank.Returned: {transfer.DecideConfirmed},
 		"RJCT":            {transfer.DecideConfirmed},
-		"ACSP":            {transfer.DecideRejected, transfer.DecideResend},
+		"ACSP":            {transfer.DecideRejected},
 	} {
 		id := "stl-" + status
 		// First a status for a person, then the one of the case.
@@ -274,7 +273,7 @@ func (w *fixture) seesRejected(id string) {
 			return w.stepper.Policy.Claim(in, "another step", now)
 		},
 		func(in transfer.Instruction) (transfer.Change, error) {
-			said := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusRejected}}
+			said := transfer.StatusResult{Reading: transfer.StatusRejected}
 			return w.stepper.Policy.AfterStatus(in, said, transfer.Interval{Began: now, Ended: now})
 		},
 	} {
@@ -290,26 +289,24 @@ func TestDecideRecognisesItsLostCommit(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t)
 	w.manual("stl-1")
-	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
-	w.clock.Advance(5 * time.Hour)
 	o := w.newOperator()
-	o.Store = lostAnswer{o.Store, func() { w.step("stl-1", transfer.StateAccepted) }}
-	after, made, err := w.decide(o, "stl-1", verdict(transfer.DecideResend))
-	if err != nil || !made || after.State != transfer.StateAccepted {
+	o.Store = lostAnswer{o.Store, func() {
+		w.clock.Advance(30 * time.Hour)
+		w.step("stl-1", transfer.StateConfirmed)
+	}}
+	after, made, err := w.decide(o, "stl-1", verdict(transfer.DecideConfirmed))
+	if err != nil || !made || after.State != transfer.StateConfirmed {
 		t.Errorf("while it runs: %s, %t, %v", after.State, made, err)
 	}
-	after, made, err = w.decide(w.operator, "stl-1", verdict(transfer.DecideResend))
-	if err != nil || made || after.State != transfer.StateAccepted {
-		t.Errorf("given again: %s, %t, %v", after.State, made, err)
+	again, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed))
+	if err != nil || made || again.State != transfer.StateConfirmed || again.Version != after.Version {
+		t.Errorf("given again: %s, version %d, %t, %v", again.State, again.Version, made, err)
 	}
-	other := verdict(transfer.DecideResend)
+	other := verdict(transfer.DecideConfirmed)
 	other.Note = "another letter"
 	_, _, err = w.decide(w.operator, "stl-1", other)
 	wantRefused(t, err)
 	w.snapshot()
-	if entries := w.bank.Ledger(); len(entries) != 1 {
-		t.Errorf("the bank's ledger %+v", entries)
-	}
 }
 
 // lostAnswer is a store that runs each change twice, as after a lost answer, with
@@ -328,97 +325,6 @@ func (s lostAnswer) Change(ctx context.Context, id string, decide func(transfer.
 	return s.Store.Change(ctx, id, decide)
 }
 
-func TestResendUnderANewKey(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.manual("stl-1")
-	_, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideResend))
-	wantRefused(t, err) // the key's lifetime has not passed
-	w.clock.Advance(5 * time.Hour)
-	without := verdict(transfer.DecideResend)
-	without.WithoutBank = true
-	unreachable := w.newOperator()
-	unreachable.Bank = nil
-	_, _, err = w.decide(unreachable, "stl-1", without)
-	wantRefused(t, err)
-
-	after, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideResend))
-	second := transfer.KeyOfGeneration("stl-1", 2)
-	if err != nil || !made || after.State != transfer.StateUncertain || after.Transfer.Key != second {
-		t.Fatalf("%+v, %t, %v", after, made, err)
-	}
-	in := instruction(t, w.snapshot(), "stl-1")
-	if in.Transfer.Key != second || in.Sends != 0 || len(in.Superseded) != 1 || in.Superseded[0].Key != transfer.InstructionKey("stl-1") {
-		t.Fatalf("stored %+v", in)
-	}
-	if backlog, err := w.stepper.Store.Backlog(t.Context()); err != nil || !backlog.UncertainSince.Equal(in.Superseded[0].At) {
-		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
-	}
-
-	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
-	w.step("stl-1", transfer.StateAccepted)
-	w.clock.Advance(time.Minute)
-	w.step("stl-1", transfer.StateConfirmed)
-	w.snapshot()
-	entries := w.bank.Ledger()
-	if len(entries) != 1 || entries[0].Key != second.String() {
-		t.Errorf("the bank's ledger %+v, want one transfer under %s", entries, second)
-	}
-}
-
-// TestLateExecutionUnderTheOldKeyStopsTheResend executes the first request after the
-// decision to resend.
-func TestLateExecutionUnderTheOldKeyStopsTheResend(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.manualAfter("stl-1", fakebank.Attempt{Execute: fakebank.ExecuteLate, LateBy: 25*time.Hour + 10*time.Minute, AfterStatus: 500})
-	w.clock.Advance(5 * time.Hour)
-	if _, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideResend)); err != nil {
-		t.Fatal(err)
-	}
-	w.clock.Advance(15 * time.Minute)
-	w.step("stl-1", transfer.StateManual)
-	in := instruction(t, w.snapshot(), "stl-1")
-	if entries := w.bank.Ledger(); in.Sends != 0 || len(entries) != 1 || entries[0].Key != transfer.InstructionKey("stl-1").String() {
-		t.Errorf("sent %d times under the new key; the bank's ledger %+v", in.Sends, entries)
-	}
-	// Neither reversal nor resend is allowed while the bank has that transfer.
-	for _, d := range []transfer.Decision{transfer.DecideRejected, transfer.DecideResend} {
-		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
-		wantRefused(t, err)
-	}
-	if after, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed)); err != nil || after.State != transfer.StateConfirmed || !after.NextCheckAt.IsZero() {
-		t.Errorf("%+v, %v", after, err)
-	}
-	w.snapshot()
-}
-
-// TestDecideRefusesAfterARestoreLostAKey sends under the second key, of which the
-// database has no record, as after a restore.
-func TestDecideRefusesAfterARestoreLostAKey(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t)
-	w.manual("stl-1")
-	w.bank.ScriptCreditor("c-stl-1", fakebank.Plan{})
-	tr := instruction(t, w.snapshot(), "stl-1").Transfer
-	tr.Key = transfer.KeyOfGeneration("stl-1", 2)
-	body, err := w.operator.Bank.Compose(payout.Payout{SettlementID: "stl-1", AccountID: "a", AmountCents: 5000, Currency: "USD", CreditorAccount: "c-stl-1"}, tr.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if sent := w.operator.Bank.Send(t.Context(), transfer.SendRequest{Transfer: tr, Body: body}); sent.Class != transfer.SendAccepted {
-		t.Fatalf("sent: %+v", sent)
-	}
-	w.clock.Advance(5 * time.Hour)
-	for _, d := range []transfer.Decision{transfer.DecideRejected, transfer.DecideResend} {
-		_, made, err := w.decide(w.operator, "stl-1", verdict(d))
-		if wantRefused(t, err); made || !strings.Contains(err.Error(), "status of key 2 is") {
-			t.Errorf("%s: %t, %v", d, made, err)
-		}
-	}
-	w.snapshot()
-}
-
 // TestDecideReversesOnce rejects a transfer that the bank then reports as executed.
 func TestDecideReversesOnce(t *testing.T) {
 	t.Parallel()
@@ -434,7 +340,7 @@ func TestDecideReversesOnce(t *testing.T) {
 			return w.stepper.Policy.Claim(in, "a step", now)
 		},
 		func(in transfer.Instruction) (transfer.Change, error) {
-			said := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusConfirmed}}
+			said := transfer.StatusResult{Reading: transfer.StatusConfirmed}
 			return w.stepper.Policy.AfterStatus(in, said, transfer.Interval{Began: now, Ended: now})
 		},
 	} {
@@ -445,10 +351,8 @@ func TestDecideReversesOnce(t *testing.T) {
 	if in := instruction(t, w.snapshot(), "stl-1"); in.State != transfer.StateManual {
 		t.Fatalf("%s, want manual", in.State)
 	}
-	for _, d := range []transfer.Decision{transfer.DecideConfirmed, transfer.DecideResend} {
-		_, _, err := w.decide(w.operator, "stl-1", verdict(d))
-		wantRefused(t, err)
-	}
+	_, _, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideConfirmed))
+	wantRefused(t, err)
 	if after, made, err := w.decide(w.operator, "stl-1", verdict(transfer.DecideRejected)); err != nil || !made || after.State != transfer.StateRejected {
 		t.Fatalf("%s, %t, %v", after.State, made, err)
 	}

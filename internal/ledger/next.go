@@ -47,7 +47,7 @@ func (s Settlement) next() []Next {
 	if in != nil && in.State == transfer.StateManual {
 		all = append(all, Next{
 			By: ByPerson, Text: "ask the bank about the transfer; two people decide",
-			Command: "settlectl decide " + id + " --confirmed|--rejected|--resend-new-key --by WHO --second WHO --note HOW",
+			Command: "settlectl decide " + id + " --confirmed|--rejected --by WHO --second WHO --note HOW",
 		})
 	}
 	if open := s.openConflicts(); len(open) > 0 {

@@ -32,9 +32,7 @@ type Settlement struct {
 	Receipt *spannerstore.ReceiptRow
 	// Instruction is nil where the payout has no creditor account.
 	Instruction *transfer.Instruction
-	// Superseded are the instruction's earlier keys, oldest first; usually none.
-	Superseded []spannerstore.SupersededRow
-	Events     []spannerstore.EventRow
+	Events      []spannerstore.EventRow
 	// Reversal is nil where the movement stands.
 	Reversal *spannerstore.ReversalRow
 	// Conflicts are the newest 100, newest first.
@@ -94,8 +92,7 @@ func readSettlement(ctx context.Context, tx *spanner.ReadOnlyTransaction, id str
 				return err
 			}
 			s.Instruction = &in
-			s.Superseded, err = rowsOf(ctx, tx, spannerstore.SupersededKeys, id)
-			return err
+			return nil
 		},
 		func() (err error) { s.Events, err = rowsOf(ctx, tx, spannerstore.Events, id); return err },
 		func() (err error) { s.Reversal, err = rowOf(ctx, tx, spannerstore.Reversals, id); return err },
@@ -179,12 +176,8 @@ func (s Settlement) receiptJSON() object {
 
 func (s Settlement) instructionJSON() object {
 	row := spannerstore.InstructionRow{Instruction: *s.Instruction, IdempotencyKey: s.Instruction.Transfer.Key.String()}
-	o := objectOf(spannerstore.Instructions.Fields(&row)).
+	return objectOf(spannerstore.Instructions.Fields(&row)).
 		without("settlement_id", "uncertain_since").withoutNull("lease_owner", "bank_transfer_id", "bank_status")
-	if len(s.Superseded) > 0 {
-		o = append(o, member{"superseded_keys", objectsOf(spannerstore.SupersededKeys, s.Superseded)})
-	}
-	return o
 }
 
 // MarshalJSONTo implements json.MarshalerTo.

@@ -63,10 +63,9 @@ func (s *Store) changeInstruction(ctx context.Context, id string, decide func(tr
 // tag. It fails with [transfer.ErrNoInstruction].
 func ReadInstruction(ctx context.Context, tx Reader, tag, id string) (transfer.Instruction, error) {
 	var (
-		key, opts  = spanner.Key{SettlementKey(id)}, &spanner.ReadOptions{RequestTag: tag}
-		found      []InstructionRow
-		movements  []settle.Movement
-		superseded []SupersededRow
+		key, opts = spanner.Key{SettlementKey(id)}, &spanner.ReadOptions{RequestTag: tag}
+		found     []InstructionRow
+		movements []settle.Movement
 	)
 	reads, ctx := errgroup.WithContext(ctx)
 	reads.Go(func() (err error) {
@@ -77,17 +76,13 @@ func ReadInstruction(ctx context.Context, tx Reader, tag, id string) (transfer.I
 		movements, err = Movements.Rows(ctx, tx, key, opts, "amount_cents", "currency", "creditor_account")
 		return err
 	})
-	reads.Go(func() (err error) {
-		superseded, err = SupersededKeys.Rows(ctx, tx, key.AsPrefix(), opts, "idempotency_key", "superseded_at")
-		return err
-	})
 	if err := reads.Wait(); err != nil {
 		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
 	}
 	if len(found) == 0 || len(movements) == 0 {
 		return transfer.Instruction{}, transfer.ErrNoInstruction
 	}
-	return found[0].Join(movements[0], superseded)
+	return found[0].Join(movements[0])
 }
 
 // newInstructionRows inserts an instruction as it is created.
@@ -115,17 +110,11 @@ func changeRows(c transfer.Change) []*spanner.Mutation {
 	if !c.Write {
 		return nil
 	}
-	row, columns := InstructionRow{Instruction: c.Next, IdempotencyKey: c.Next.Transfer.Key.String()}, slices.Clone(changingColumns)
-	var rows []*spanner.Mutation
-	switch {
-	case c.Supersedes != nil:
-		row.UncertainSince = &spanner.CommitTimestamp
-		columns = append(columns, "idempotency_key", "request_body", "uncertain_since")
-		rows = append(rows, supersededRow(c))
-	case c.Next.State != transfer.StateUncertain:
+	columns := slices.Clone(changingColumns)
+	if c.Next.State != transfer.StateUncertain {
 		columns = append(columns, "uncertain_since") // NULL
 	}
-	rows = append(rows, Instructions.Update(row, columns...))
+	rows := []*spanner.Mutation{Instructions.Update(InstructionRow{Instruction: c.Next}, columns...)}
 	if c.Event != nil {
 		rows = append(rows, eventRow(c.Next, *c.Event))
 	}
@@ -135,16 +124,6 @@ func changeRows(c transfer.Change) []*spanner.Mutation {
 		}))
 	}
 	return rows
-}
-
-// supersededRow keeps the key that a change replaces.
-func supersededRow(c transfer.Change) *spanner.Mutation {
-	was := c.Supersedes
-	return SupersededKeys.Insert(SupersededRow{
-		SettlementID: was.SettlementID, Generation: int64(len(was.Superseded)) + 1, IdempotencyKey: was.Transfer.Key.String(), Body: was.Body,
-		Sends: was.Sends, FirstSentAt: was.FirstSentAt, LastSentAt: was.LastSentAt, TransferID: was.TransferID, BankStatus: was.BankStatus,
-		DecidedVersion: c.Next.Version, SupersededAt: spanner.CommitTimestamp,
-	})
 }
 
 // Shards is the number of values of the first column of each index by shard.

@@ -447,9 +447,8 @@ func (b *sendWatch) Send(ctx context.Context, r transfer.SendRequest) transfer.S
 	return b.countingBank.Send(ctx, r)
 }
 
-// change are the RPCs of a change: reads of instruction, movement and former keys, and
-// the Commit.
-var change = []string{"StreamingRead", "StreamingRead", "StreamingRead", "Commit"}
+// change are the RPCs of a change: reads of instruction and movement, and the Commit.
+var change = []string{"StreamingRead", "StreamingRead", "Commit"}
 
 func TestRPCsOfADeliveryWithABank(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package spannerstore_test
 import (
 	"fmt"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -23,8 +22,6 @@ func TestMain(m *testing.M) {
 	spanner.DefaultRetryBackoff.Max = 8 * time.Millisecond
 	code := m.Run()
 	lacking, err := access.Lacking("../../deploy/database_roles.sql", "settleonce_function")
-	// Only an operator inserts superseded keys; package ledger's tests check that role.
-	lacking = slices.DeleteFunc(lacking, func(done string) bool { return done == "INSERT bank_superseded_keys" })
 	if err != nil || len(lacking) > 0 {
 		fmt.Fprintln(os.Stderr, "deploy/database_roles.sql lacks rights that the function needs:", lacking, err)
 		code = 1

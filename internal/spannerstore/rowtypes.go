@@ -1,7 +1,6 @@
 package spannerstore
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -71,8 +70,8 @@ var Reversals = Table[ReversalRow]{"ledger_reversals", settlementKey, func(r *Re
 	}
 }}
 
-// InstructionRow is a row of bank_instructions. Its Transfer and Superseded are
-// empty: other tables hold them. See [InstructionRow.Join].
+// InstructionRow is a row of bank_instructions. Its Transfer is empty: the movement
+// holds it. See [InstructionRow.Join].
 type InstructionRow struct {
 	transfer.Instruction
 
@@ -108,63 +107,17 @@ var Instructions = Table[InstructionRow]{"bank_instructions", settlementKey, fun
 }}
 
 // Join returns the instruction with the transfer's amount, currency and creditor,
-// which stand in the movement, and its earlier keys, oldest first. A key that is
-// no UUID is an error, and zero in the instruction.
-func (row InstructionRow) Join(m settle.Movement, superseded []SupersededRow) (transfer.Instruction, error) {
+// which stand in the movement. A key that is no UUID is an error, and zero in the
+// instruction.
+func (row InstructionRow) Join(m settle.Movement) (transfer.Instruction, error) {
 	in := row.Instruction
 	in.Transfer = transfer.Transfer{AmountCents: m.AmountCents, Currency: m.Currency, CreditorAccount: m.CreditorAccount}
-	var err, oldErr error
-	in.Transfer.Key, err = parseKey(row.IdempotencyKey)
-	for _, old := range superseded {
-		key, keyErr := parseKey(old.IdempotencyKey)
-		in.Superseded = append(in.Superseded, transfer.SupersededKey{Key: key, At: old.SupersededAt})
-		oldErr = errors.Join(oldErr, keyErr)
-	}
-	if err = errors.Join(err, oldErr); err != nil {
-		return in, fmt.Errorf("read bank instruction of settlement %q: %w", in.SettlementID, err)
+	var err error
+	if in.Transfer.Key, err = uuid.Parse(row.IdempotencyKey); err != nil {
+		return in, fmt.Errorf("read bank instruction of settlement %q: idempotency key %q: %w", in.SettlementID, row.IdempotencyKey, err)
 	}
 	return in, nil
 }
-
-func parseKey(text string) (uuid.UUID, error) {
-	key, err := uuid.Parse(text)
-	if err != nil {
-		return key, fmt.Errorf("idempotency key %q: %w", text, err)
-	}
-	return key, nil
-}
-
-// SupersededRow is a row of bank_superseded_keys.
-type SupersededRow struct {
-	SettlementID   string
-	Generation     int64 // counts the instruction's keys from 1
-	IdempotencyKey string
-	Body           []byte
-	Sends          int64
-	FirstSentAt    time.Time // zero: never
-	LastSentAt     time.Time // zero: never
-	TransferID     string    // empty: unknown
-	BankStatus     string    // empty: unknown
-	DecidedVersion int64     // of the event that records the decision
-	SupersededAt   time.Time
-}
-
-// SupersededKeys is the table bank_superseded_keys.
-var SupersededKeys = Table[SupersededRow]{"bank_superseded_keys", settlementKey, func(k *SupersededRow) []Field {
-	return []Field{
-		{Name: "settlement_id", to: &k.SettlementID},
-		{Name: "generation", to: &k.Generation},
-		{Name: "idempotency_key", to: &k.IdempotencyKey},
-		{Name: "request_body", to: &k.Body},
-		{Name: "sends", to: &k.Sends},
-		{Name: "first_sent_at", to: &k.FirstSentAt, nullable: true},
-		{Name: "last_sent_at", to: &k.LastSentAt, nullable: true},
-		{Name: "bank_transfer_id", to: &k.TransferID, nullable: true},
-		{Name: "bank_status", to: &k.BankStatus, nullable: true},
-		{Name: "decided_version", to: &k.DecidedVersion},
-		{Name: "superseded_at", to: &k.SupersededAt},
-	}
-}}
 
 // EventRow is a row of bank_instruction_events.
 type EventRow struct {

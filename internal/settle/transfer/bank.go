@@ -39,8 +39,8 @@ type SendRequest struct {
 	Transfer
 	// Body is the stored request body.
 	Body []byte
-	// EarlierMayHaveReached means that an earlier send, under this or a superseded key,
-	// may have reached the bank: a refusal of this send then proves nothing.
+	// EarlierMayHaveReached means that an earlier send may have reached the bank: a
+	// refusal of this send then proves nothing.
 	EarlierMayHaveReached bool
 }
 
@@ -146,6 +146,14 @@ type StatusRequest struct{ Transfer }
 type StatusResult struct {
 	Reading StatusReading
 	Answer  BankAnswer
+}
+
+// Unknown describes a result that proves nothing; empty for any other.
+func (r StatusResult) Unknown() string {
+	if r.Reading != StatusUnknown {
+		return ""
+	}
+	return joinDetail("no clear answer", r.Answer.Detail)
 }
 
 // BankAnswer is the stored part of a bank's answer. It holds no payload.

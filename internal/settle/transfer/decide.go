@@ -7,8 +7,6 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/google/uuid"
 )
 
 // Decision is people's decision about a manual instruction. The zero value is none.
@@ -20,9 +18,6 @@ const (
 	// DecideRejected means that the bank never executes the transfer, or has sent it back.
 	// The movement is reversed.
 	DecideRejected Decision = "rejected"
-	// DecideResend sends the transfer again under a new idempotency key. The superseded
-	// key stays watched.
-	DecideResend Decision = "resend-new-key"
 )
 
 // CauseDecided is the cause of the event that records a decision.
@@ -32,9 +27,6 @@ const (
 	// maxPersonBytes bounds the name of a person, maxNoteBytes the note.
 	maxPersonBytes = 128
 	maxNoteBytes   = 1000
-	// maxSuperseded bounds the superseded keys of an instruction, because every status
-	// check asks about each of them.
-	maxSuperseded = 3
 )
 
 // Ruling is a decision of two people about one instruction, with its evidence.
@@ -50,16 +42,14 @@ type Ruling struct {
 	Version int64
 	// Reversed means that the movement was reversed at that version.
 	Reversed bool
-	// Said is the result of [AskAllStatuses] just before the decision, Took its time.
-	Said Statuses
+	// Said is the bank's status just before the decision, Took the time of the request.
+	Said StatusResult
 	Took Interval
-	// WithoutBank allows a decision while the bank's status is unknown. Known results in
-	// Said still count.
+	// WithoutBank allows a decision while the bank's status is unknown. A known one still
+	// counts.
 	WithoutBank bool
 	// Remark is a further text for the event; usually empty.
 	Remark string
-	// Body is the request body under the new key; for DecideResend only.
-	Body []byte
 }
 
 // Refused is the error of a decision that is not made.
@@ -71,11 +61,6 @@ type Refused struct {
 // Error returns both in one line.
 func (o *Refused) Error() string { return o.Why + "; " + o.Do }
 
-// NextKey is the idempotency key that [DecideResend] would give the instruction.
-func (in Instruction) NextKey() uuid.UUID {
-	return KeyOfGeneration(in.SettlementID, len(in.Superseded)+2)
-}
-
 // Decide returns the change of a ruling, or a *[Refused]. A store can run Decide again
 // after its own commit; Decide then recognises the ruling and writes nothing.
 func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
@@ -85,37 +70,21 @@ func (p Policy) Decide(in Instruction, r Ruling) (Change, error) {
 	if refused := p.refuse(in, r); refused != nil {
 		return Change{}, refused
 	}
-	change, err := p.apply(in, r.observation(), CauseDecided, string(r.Decision), r.Said.Current.Answer, r.Took)
+	change, err := p.apply(in, r.observation(), CauseDecided, string(r.Decision), r.Said.Answer, r.Took)
 	if err != nil {
 		return Change{}, err
 	}
 	change.Reverse = change.Reverse && !r.Reversed
 	change.Level = max(change.Level, slog.LevelWarn)
-	change.Event.Detail = joinDetail(r.Proof(), r.evidence(), r.Remark)
+	change.Event.Detail = joinDetail(r.Proof(), "the bank's status: "+r.Said.Reading.String(), r.Remark)
 	next := &change.Next
 	next.Owner = r.ID
 	next.NextCheckAt = r.Took.Ended.Add(jitter(24*time.Hour, *next))
-	if r.Decision == DecideConfirmed && r.Said.needsReview() {
+	if r.Decision == DecideConfirmed && (r.Said.Reading == StatusManual || r.Said.Reading == StatusAttention) {
 		// Otherwise the daily check would make the instruction manual again.
 		next.NextCheckAt = time.Time{}
 	}
-	if r.Decision == DecideResend {
-		was := in
-		change.Supersedes = &was
-		next.supersede(in, r)
-	}
 	return change, nil
-}
-
-// supersede gives the instruction its next key and resets it to never sent.
-func (in *Instruction) supersede(was Instruction, r Ruling) {
-	in.Transfer.Key, in.Body = was.NextKey(), r.Body
-	in.Superseded = append(was.Superseded[:len(was.Superseded):len(was.Superseded)], SupersededKey{Key: was.Transfer.Key, At: r.Took.Ended})
-	in.Sends, in.SendDeferred, in.Checks = 0, false, 0
-	in.FirstSentAt, in.LastSentAt, in.ResendNotAfter = time.Time{}, time.Time{}, time.Time{}
-	in.NotFoundSince, in.AcceptedAt = time.Time{}, time.Time{}
-	in.TransferID, in.BankStatus = "", ""
-	in.NextCheckAt = r.Took.Ended
 }
 
 func (r Ruling) observation() observation {
@@ -123,12 +92,10 @@ func (r Ruling) observation() observation {
 	case DecideConfirmed:
 		return sawDecidedConfirmed
 	case DecideRejected:
-		if r.Said.Current.Reading == StatusReturned && !r.Reversed {
+		if r.Said.Reading == StatusReturned && !r.Reversed {
 			return sawDecidedReturned
 		}
 		return sawDecidedRejected
-	case DecideResend:
-		return sawDecidedResend
 	}
 	return sawUnknown // has no transition from manual
 }
@@ -137,20 +104,6 @@ func (r Ruling) observation() observation {
 // It identifies the ruling in the history.
 func (r Ruling) Proof() string {
 	return fmt.Sprintf("%s, decided by %q and %q: %q", r.Decision, r.By, r.Second, r.Note)
-}
-
-// evidence describes the bank's statuses.
-func (r Ruling) evidence() string {
-	text := "the bank's status: " + r.Said.Current.Reading.String()
-	for i, old := range r.Said.Superseded {
-		text += fmt.Sprintf("; of key %d: %s", i+1, old.Reading)
-	}
-	for i, later := range r.Said.Later {
-		if later.Reading != StatusNotFound && later.Reading != StatusUnknown {
-			text += fmt.Sprintf("; of key %d, unused by the database's rows: %s", len(r.Said.Superseded)+2+i, later.Reading)
-		}
-	}
-	return text
 }
 
 // refuse returns the reason against the ruling; nil for none.
@@ -169,16 +122,14 @@ func (p Policy) refuse(in Instruction, r Ruling) *Refused {
 		return &Refused{fmt.Sprintf("the instruction has changed: version %d, not %d", in.Version, r.Version), "read it again"}
 	case r.Took.Ended.Before(in.LeaseUntil):
 		return &Refused{"another step holds the instruction until " + in.LeaseUntil.Format(time.RFC3339), "decide later"}
-	case !r.Said.known(in) && (!r.WithoutBank || r.Decision == DecideResend):
-		return &Refused{"the bank's status is unknown: " + r.Said.Unknown(in), "ask again, and decide when the bank answers"}
+	case r.Said.Unknown() != "" && !r.WithoutBank:
+		return &Refused{"the bank's status is unknown: " + r.Said.Unknown(), "ask again, and decide when the bank answers"}
 	}
 	switch r.Decision {
 	case DecideConfirmed:
 		return againstConfirmed(r)
 	case DecideRejected:
 		return p.againstRejected(in, r)
-	case DecideResend:
-		return p.againstResend(in, r)
 	}
 	return nil
 }
@@ -186,8 +137,8 @@ func (p Policy) refuse(in Instruction, r Ruling) *Refused {
 // validate refuses an incomplete ruling.
 func (r Ruling) validate() *Refused {
 	switch {
-	case r.Decision != DecideConfirmed && r.Decision != DecideRejected && r.Decision != DecideResend:
-		return &Refused{fmt.Sprintf("unknown decision %q", string(r.Decision)), "decide confirmed, rejected or resend-new-key"}
+	case r.Decision != DecideConfirmed && r.Decision != DecideRejected:
+		return &Refused{fmt.Sprintf("unknown decision %q", string(r.Decision)), "decide confirmed or rejected"}
 	case !ValidName(r.By) || !ValidName(r.Second):
 		return &Refused{"a name is missing, too long or has invisible characters", fmt.Sprintf("name two people, each in up to %d bytes", maxPersonBytes)}
 	case samePerson(r.By, r.Second):
@@ -216,25 +167,15 @@ func samePerson(a, b string) bool {
 }
 
 func againstConfirmed(r Ruling) *Refused {
-	current := r.Said.Current.Reading
 	switch {
 	case r.Reversed:
 		return &Refused{
 			"the movement is reversed, and a reversal is never undone",
 			"book the difference in another system; decide rejected when the bank has sent the money back",
 		}
-	case r.Said.count(StatusConfirmed) > 1:
+	case r.Said.Reading == StatusRejected || r.Said.Reading == StatusReturned:
 		return &Refused{
-			"the bank's status is executed for more than one key: it paid more than once",
-			"ask the bank to send back all but one, and wait for its status",
-		}
-	case r.Said.count(StatusConfirmed)+r.Said.count(StatusPending) > 1:
-		return &Refused{"the bank's status is pending for another key: it can still pay twice", "wait for the bank's final status"}
-	case r.Said.any(StatusConfirmed):
-		return nil
-	case current == StatusRejected || current == StatusReturned:
-		return &Refused{
-			"the bank's status is " + current.String(),
+			"the bank's status is " + r.Said.Reading.String(),
 			"decide rejected, or ask the bank to correct its status",
 		}
 	}
@@ -242,90 +183,21 @@ func againstConfirmed(r Ruling) *Refused {
 }
 
 func (p Policy) againstRejected(in Instruction, r Ruling) *Refused {
-	if refused := againstLaterKeys(in, r); refused != nil {
-		return refused
-	}
 	switch {
-	case r.Said.any(StatusConfirmed):
+	case r.Said.Reading == StatusConfirmed:
 		return &Refused{"the bank's status is executed", "decide confirmed, or ask the bank to send it back and wait for its status"}
-	case r.Said.any(StatusManual):
+	case r.Said.Reading == StatusManual:
 		return &Refused{
 			"the bank has another transfer under the key, or more than one: money may have moved",
 			"ask the bank to correct its records first",
 		}
-	case r.Said.Current.Reading == StatusPending:
+	case r.Said.Reading == StatusPending:
 		return &Refused{
 			"the bank's status is pending: it can still execute the transfer",
 			"ask the bank to reject it, and decide when its status is rejected",
 		}
-	case r.Said.supersededAlive() != "":
-		return &Refused{"the bank has a transfer under a superseded key: " + r.Said.supersededAlive(), "wait for the bank's final status"}
 	case !p.sendIsOver(in, r.Took.Began):
 		return &Refused{"the latest send may be in progress", "decide after " + in.LastSentAt.Add(p.SendTimeout+p.lag()).Format(time.RFC3339)}
-	}
-	return nil
-}
-
-// againstResend needs proof that the bank never executes a transfer under any earlier
-// key. While the bank may remember a key, a resend under the same key is safe and one
-// under a new key can pay twice.
-func (p Policy) againstResend(in Instruction, r Ruling) *Refused {
-	const instead = "the producer publishes it under a new settlement ID"
-	switch {
-	case r.Reversed || !in.FinalAt.IsZero():
-		return &Refused{"its outcome was final once: its receipt may expire, and its movement may be reversed", "if it still has to be paid, " + instead}
-	case len(in.Superseded) >= maxSuperseded:
-		return &Refused{fmt.Sprintf("the instruction has had %d keys", 1+len(in.Superseded)), "decide rejected when the bank confirms that it will never execute it; then " + instead}
-	case len(r.Body) == 0:
-		return &Refused{"the request body under the new key is missing", "use the function's bank configuration"}
-	}
-	if refused := againstLaterKeys(in, r); refused != nil {
-		return refused
-	}
-	for i, said := range r.Said.Superseded {
-		if said.Reading != StatusNotFound && said.Reading != StatusRejected {
-			return &Refused{fmt.Sprintf("the bank's status of key %d is %s", i+1, said.Reading), finalFirst}
-		}
-	}
-	return p.againstNewKey(in, r)
-}
-
-const finalFirst = "decide confirmed or rejected when the bank has a final status"
-
-// againstLaterKeys refuses while the bank may know a key that the row never used: the
-// database may have been restored to a time before its use.
-func againstLaterKeys(in Instruction, r Ruling) *Refused {
-	for i := range in.LaterKeys() {
-		n, reading := len(in.Superseded)+2+i, StatusUnknown
-		if i < len(r.Said.Later) {
-			reading = r.Said.Later[i].Reading
-		}
-		switch {
-		case reading == StatusNotFound:
-		case r.Decision == DecideRejected && (reading == StatusRejected || reading == StatusUnknown && r.WithoutBank):
-		case reading == StatusUnknown:
-			return &Refused{fmt.Sprintf("the bank's status is unknown: no clear answer about key %d, which may have been used before a restore", n), "ask again, and decide when the bank answers"}
-		default:
-			return &Refused{
-				fmt.Sprintf("the bank's status of key %d is %s, but the row never used it: the database was restored to an earlier time", n, reading),
-				"follow the runbook's page about restores; decide confirmed when the bank has executed one key and cannot execute another",
-			}
-		}
-	}
-	return nil
-}
-
-func (p Policy) againstNewKey(in Instruction, r Ruling) *Refused {
-	forgotten := in.LastSentAt.Add(max(p.KeyLifetime, in.keyLifetime()) + p.lag())
-	switch reading := r.Said.Current.Reading; {
-	case reading == StatusRejected:
-		return nil
-	case reading != StatusNotFound:
-		return &Refused{"the bank's status is " + reading.String(), finalFirst}
-	case !in.AcceptedAt.IsZero():
-		return &Refused{"the bank had accepted the transfer: not found does not prove that it will not execute it", "ask the bank; decide resend-new-key only when its status is rejected"}
-	case in.Sends > 0 && r.Took.Began.Before(forgotten):
-		return &Refused{"the bank may still remember the key, and execute under it", "decide after " + forgotten.Format(time.RFC3339)}
 	}
 	return nil
 }

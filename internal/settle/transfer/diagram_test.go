@@ -27,7 +27,7 @@ func TestDiagramMatchesTransitions(t *testing.T) {
 		}
 	}
 	decisions := map[observation]Decision{
-		sawDecidedConfirmed: DecideConfirmed, sawDecidedRejected: DecideRejected, sawDecidedReturned: DecideRejected, sawDecidedResend: DecideResend,
+		sawDecidedConfirmed: DecideConfirmed, sawDecidedRejected: DecideRejected, sawDecidedReturned: DecideRejected,
 	}
 	changes := map[string]bool{}
 	for _, row := range transitions {

@@ -23,11 +23,10 @@
 // transaction. manual waits for people: the bank may have forgotten the key, gave no
 // final answer in 7 days, contradicts itself, or has a different transfer.
 //
-// Two people move a manual instruction by [Policy.Decide]: to confirmed, rejected or
-// returned, or back to uncertain under a new idempotency key. A decision that
-// contradicts the bank's status is refused. The superseded key stays watched: every
-// status request asks about it too, a send needs such a request first, and a transfer
-// under it makes the instruction manual.
+// Two people move a manual instruction by [Policy.Decide] to confirmed, rejected or
+// returned. A decision that contradicts the bank's status is refused. There is no send
+// under another idempotency key: the producer publishes a rejected payout again under a
+// new settlement ID.
 //
 // The table in transitions.go and the methods of [Policy] decide without I/O.
 // [Stepper] makes one exchange with the bank between two transactions, for deliveries

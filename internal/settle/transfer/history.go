@@ -6,18 +6,12 @@ import (
 	"time"
 )
 
-// MaxSends bounds the sends under one key, including the first.
+// MaxSends bounds the sends of an instruction, including the first.
 const MaxSends = 1 + maxResends
 
 // ResendWindow is the time after the first send in which the same key can be sent again,
 // at a bank that remembers a key for keyLifetime. The last fifth is a safety margin.
 func ResendWindow(keyLifetime time.Duration) time.Duration { return keyLifetime * 4 / 5 }
-
-// keyLifetime is the configured key lifetime at the first send, computed from the stored
-// [ResendWindow]; zero before the first send.
-func (in Instruction) keyLifetime() time.Duration {
-	return in.ResendNotAfter.Sub(in.FirstSentAt) * 5 / 4
-}
 
 // Possible reports whether the state machine has a transition like e.
 func (e Event) Possible() bool {
@@ -46,21 +40,12 @@ func (o observation) cause() string {
 // Reverses reports whether the event reverses the movement.
 func (e Event) Reverses() bool { return e.To != e.From && e.To.reverses() }
 
-// Supersedes reports whether the event gives the instruction a new key.
-func (e Event) Supersedes() bool {
-	return e.Cause == CauseDecided && e.To == StateUncertain
-}
-
 // SendBounds returns the least and the largest possible value of Sends after history.
 // They differ because the history does not record every send: the creation may include
 // the first send, and a status request may have led to a resend.
 func SendBounds(history []Event) (least, most int64) {
 	for _, e := range history {
 		switch e.Cause {
-		case CauseDecided:
-			if e.Supersedes() {
-				least, most = 0, 0
-			}
 		case CauseCreated:
 			most++
 		case CauseSend:

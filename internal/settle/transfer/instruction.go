@@ -51,15 +51,12 @@ func (s State) reverses() bool {
 
 // Instruction is a credit transfer with the bank's answers so far. Transfer and Body
 // are made once, from the payout, so a resend cannot pay twice while the bank remembers
-// the key. Only two people can give it another key and body; see [DecideResend]. A zero
-// time means never.
+// the key. A zero time means never.
 type Instruction struct {
 	SettlementID string
 	Transfer     Transfer
 	// Body is the request body. Every send has the same bytes.
 	Body []byte
-	// Superseded are the earlier keys, oldest first; usually none.
-	Superseded []SupersededKey
 
 	State State
 	// Version counts the changes, from 1 for the creation. A change is stored only if the

@@ -15,7 +15,7 @@ const (
 	lease = 60 * time.Second
 	// maxResends bounds the sends after the first.
 	maxResends = 3
-	// giveUpAfter is the time after the creation or a new key at which people decide.
+	// giveUpAfter is the time after the creation at which people decide.
 	giveUpAfter = 7 * 24 * time.Hour
 	// watchFor is the time of daily status checks after a final state.
 	watchFor = 10 * 24 * time.Hour
@@ -97,8 +97,6 @@ type Change struct {
 	// Class is the name of the exchange's [SendClass] or [StatusReading]; empty without an
 	// exchange.
 	Class string
-	// Supersedes is the instruction before a change of its key and body; nil if they stay.
-	Supersedes *Instruction
 	// Reverse inserts the movement's reversal, with Next's state as the reason.
 	Reverse bool
 	// Level is the level of the log line; [LevelCritical] for a contradiction of the bank.
@@ -158,9 +156,6 @@ func planFor(in Instruction, now time.Time) Plan {
 	}
 	switch in.State {
 	case StateUncertain:
-		if len(in.Superseded) > 0 {
-			return PlanAsk // a send needs the status of the superseded keys first
-		}
 		if in.Sends == 0 {
 			return PlanSend // no send can have reached the bank
 		}
@@ -211,27 +206,8 @@ func (p Policy) AfterSend(in Instruction, r SendResult, took Interval) (Change, 
 }
 
 // AfterStatus returns the change after a status check.
-func (p Policy) AfterStatus(in Instruction, said Statuses, took Interval) (Change, error) {
-	r := said.Current
-	if alive := said.supersededAlive(); alive != "" {
-		answer := BankAnswer{HTTPStatus: r.Answer.HTTPStatus, Detail: alive + "; the present key is " + r.Reading.String()}
-		return p.apply(in, sawSupersededAlive, CauseStatus, StatusManual.String(), answer, took)
-	}
-	if !said.known(in) && p.wantsProof(in, r.observation(), took) {
-		detail := joinDetail(said.Unknown(in), "the present key is "+r.Reading.String())
-		r = StatusResult{Answer: BankAnswer{HTTPStatus: r.Answer.HTTPStatus, RetryAfter: r.Answer.RetryAfter, Detail: detail}}
-	}
+func (p Policy) AfterStatus(in Instruction, r StatusResult, took Interval) (Change, error) {
 	return p.apply(in, r.observation(), CauseStatus, r.Reading.String(), r.Answer, took)
-}
-
-// wantsProof reports whether an observation can lead to a send or to a reversal. Both
-// need the status of every superseded key.
-func (p Policy) wantsProof(in Instruction, saw observation, took Interval) bool {
-	if saw == sawNotFound && in.State == StateUncertain {
-		return true // the first not-found allows a send after the second
-	}
-	t, _ := p.transition(in, saw, took)
-	return t.to != in.State && t.to.reverses()
 }
 
 func later(a, b time.Time) time.Time {

@@ -146,13 +146,13 @@ func (s *Stepper) callBank(ctx context.Context, held Change) (Change, error) {
 	took := Interval{Began: s.now()}
 	switch held.Follow {
 	case PlanSend:
-		r := s.Bank.Send(ctx, SendRequest{Transfer: in.Transfer, Body: in.Body, EarlierMayHaveReached: in.earlierMayHaveReached()})
+		r := s.Bank.Send(ctx, SendRequest{Transfer: in.Transfer, Body: in.Body, EarlierMayHaveReached: in.Sends > 1})
 		took.Ended = s.now()
 		return s.Policy.AfterSend(in, r, took)
 	case PlanAsk:
-		said := AskStatuses(ctx, s.Bank.Status, in)
+		r := s.Bank.Status(ctx, StatusRequest{Transfer: in.Transfer})
 		took.Ended = s.now()
-		return s.Policy.AfterStatus(in, said, took)
+		return s.Policy.AfterStatus(in, r, took)
 	case PlanNothing:
 	}
 	return Change{}, fmt.Errorf("exchange without a plan (%d)", held.Follow)

@@ -20,13 +20,11 @@ const (
 	sawConfirmed
 	sawRejected
 	sawReturned
-	sawMismatch        // the bank has a different transfer, or more than one
-	sawAttention       // the status needs people
-	sawSupersededAlive // the bank has a transfer under a superseded key
+	sawMismatch  // the bank has a different transfer, or more than one
+	sawAttention // the status needs people
 	sawDecidedConfirmed
 	sawDecidedRejected
 	sawDecidedReturned
-	sawDecidedResend
 )
 
 func (r SendResult) observation() observation {
@@ -106,7 +104,6 @@ var transitions = []transition{
 	{from: StateUncertain, on: sawUnknown, to: StateUncertain},
 	{from: StateUncertain, on: sawNotFound, guard: keyForgotten, to: StateManual, note: "the bank does not know the key and may have forgotten it: sending again could pay twice"},
 	{from: StateUncertain, on: sawNotFound, guard: pastDeadline, to: StateManual, note: "no final answer in 7 days"},
-	{from: StateUncertain, on: sawNotFound, guard: neverSentUnderItsKey, to: StateUncertain, resend: true, note: "the bank knows none of the keys: sending under the new one"},
 	{from: StateUncertain, on: sawNotFound, guard: mayResend, to: StateUncertain, resend: true, note: "not found twice: sending the same key and bytes again"},
 	{from: StateUncertain, on: sawNotFound, to: StateUncertain, then: rememberNotFound},
 	{from: StateUncertain, on: sawPending, to: StateAccepted},
@@ -115,7 +112,6 @@ var transitions = []transition{
 	{from: StateUncertain, on: sawReturned, to: StateReturned},
 	{from: StateUncertain, on: sawMismatch, to: StateManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
 	{from: StateUncertain, on: sawAttention, to: StateManual, note: "the bank's status needs a person"},
-	{from: StateUncertain, on: sawSupersededAlive, to: StateManual, critical: true, note: supersededIsAlive},
 
 	// While the bank has the transfer.
 	{from: StateAccepted, on: sawUnknown, guard: pastDeadline, to: StateManual, note: "no final answer in 7 days"},
@@ -128,7 +124,6 @@ var transitions = []transition{
 	{from: StateAccepted, on: sawReturned, to: StateReturned},
 	{from: StateAccepted, on: sawMismatch, to: StateManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
 	{from: StateAccepted, on: sawAttention, to: StateManual, note: "the bank's status needs a person"},
-	{from: StateAccepted, on: sawSupersededAlive, to: StateManual, critical: true, note: supersededIsAlive},
 
 	// Watched for returns.
 	{from: StateConfirmed, on: sawUnknown, to: StateConfirmed},
@@ -139,7 +134,6 @@ var transitions = []transition{
 	{from: StateConfirmed, on: sawReturned, to: StateReturned},
 	{from: StateConfirmed, on: sawMismatch, to: StateManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
 	{from: StateConfirmed, on: sawAttention, to: StateManual, note: "the bank's status needs a person"},
-	{from: StateConfirmed, on: sawSupersededAlive, to: StateManual, critical: true, note: supersededIsAlive},
 
 	// Watched for a bank that executes a rejected transfer.
 	{from: StateRejected, on: sawUnknown, to: StateRejected},
@@ -150,26 +144,16 @@ var transitions = []transition{
 	{from: StateRejected, on: sawReturned, to: StateRejected, note: "the bank reports returned for a transfer that it had rejected"},
 	{from: StateRejected, on: sawAttention, to: StateRejected, note: "the bank's status needs a person"},
 	{from: StateRejected, on: sawMismatch, to: StateManual, critical: true, note: "the bank has another transfer under the key, or more than one"},
-	{from: StateRejected, on: sawSupersededAlive, to: StateManual, critical: true, note: supersededIsAlive},
 
 	// After a decision that Policy.Decide does not refuse.
 	{from: StateManual, on: sawDecidedConfirmed, to: StateConfirmed},
 	{from: StateManual, on: sawDecidedRejected, to: StateRejected},
 	{from: StateManual, on: sawDecidedReturned, to: StateReturned},
-	{from: StateManual, on: sawDecidedResend, to: StateUncertain},
 }
 
-const supersededIsAlive = "the bank has a transfer under a superseded key: it may be paid twice"
-
-// pastDeadline holds from 7 days after the creation or the latest new key.
+// pastDeadline holds from 7 days after the creation.
 func pastDeadline(_ Policy, in Instruction, took Interval) bool {
-	return !took.Ended.Before(in.keySince().Add(giveUpAfter))
-}
-
-// neverSentUnderItsKey holds for an instruction with a new key before its first send.
-// The status request comes first because it also covers the superseded keys.
-func neverSentUnderItsKey(_ Policy, in Instruction, _ Interval) bool {
-	return in.Sends == 0 && len(in.Superseded) > 0
+	return !took.Ended.Before(in.CreatedAt.Add(giveUpAfter))
 }
 
 // keyForgotten holds once the bank may have forgotten the key. Then not-found proves

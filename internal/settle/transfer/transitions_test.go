@@ -13,8 +13,8 @@ import (
 
 var (
 	sendObservations   = []observation{sawUncertain, sawNotSent, sawAccepted, sawRefused, sawHeld, sawRetryLater, sawOtherTransfer}
-	decided            = []observation{sawDecidedConfirmed, sawDecidedRejected, sawDecidedReturned, sawDecidedResend}
-	statusObservations = []observation{sawSupersededAlive, sawUnknown, sawNotFound, sawPending, sawConfirmed, sawRejected, sawReturned, sawMismatch, sawAttention}
+	decided            = []observation{sawDecidedConfirmed, sawDecidedRejected, sawDecidedReturned}
+	statusObservations = []observation{sawUnknown, sawNotFound, sawPending, sawConfirmed, sawRejected, sawReturned, sawMismatch, sawAttention}
 	states             = []State{
 		StateUncertain, StateAccepted, StateConfirmed, StateRejected, StateReturned, StateManual,
 	}
@@ -47,7 +47,7 @@ func sentAt(in Instruction, r SendResult, now time.Time) (Change, error) {
 }
 
 func askedAt(in Instruction, r StatusResult, now time.Time) (Change, error) {
-	return policy.AfterStatus(in, Statuses{Current: r}, Interval{now, now})
+	return policy.AfterStatus(in, r, Interval{now, now})
 }
 
 // A status request that began during the send proves nothing. The lag counts from the
@@ -62,7 +62,7 @@ func TestNotFoundIntervalUsesTheLaterEnd(t *testing.T) {
 		took   Interval
 		resend bool
 	}{{interval(34, 44), false}, {interval(50, 60), false}, {interval(74, 80), false}, {interval(75, 80), true}} {
-		change, err := policy.AfterStatus(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, test.took)
+		change, err := policy.AfterStatus(in, StatusResult{Reading: StatusNotFound}, test.took)
 		if err != nil || (change.Follow == PlanSend) != test.resend {
 			t.Errorf("asked %v to %v after the send: %v, follow %d", test.took.Began.Sub(noon), test.took.Ended.Sub(noon), err, change.Follow)
 		}
@@ -74,7 +74,7 @@ func TestKeyLifetimeEndsDuringAStatusRequest(t *testing.T) {
 	t.Parallel()
 	in := sent(StateUncertain)
 	in.NotFoundSince = noon.Add(time.Hour)
-	change, err := policy.AfterStatus(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, Interval{in.ResendNotAfter.Add(-time.Second), in.ResendNotAfter})
+	change, err := policy.AfterStatus(in, StatusResult{Reading: StatusNotFound}, Interval{in.ResendNotAfter.Add(-time.Second), in.ResendNotAfter})
 	if err != nil || change.Next.State != StateManual {
 		t.Errorf("%+v, %v; want manual", change, err)
 	}
@@ -159,7 +159,7 @@ func TestTransitionsMatchTheStateContract(t *testing.T) {
 		StateAccepted:  set(StateAccepted, StateConfirmed, StateRejected, StateReturned, StateManual),
 		StateConfirmed: set(StateConfirmed, StateReturned, StateManual),
 		StateRejected:  set(StateRejected, StateManual),
-		StateManual:    set(StateConfirmed, StateRejected, StateReturned, StateUncertain),
+		StateManual:    set(StateConfirmed, StateRejected, StateReturned),
 	}
 	if diff := cmp.Diff(want, reached); diff != "" {
 		t.Errorf("states reached (-want +got):\n%s", diff)
@@ -474,7 +474,7 @@ func TestResendWindowIsFixedByTheFirstSend(t *testing.T) {
 		other := policy
 		other.KeyLifetime = life
 		at := noon.Add(time.Hour)
-		change, err := other.AfterStatus(in, Statuses{Current: StatusResult{Reading: StatusNotFound}}, Interval{at, at})
+		change, err := other.AfterStatus(in, StatusResult{Reading: StatusNotFound}, Interval{at, at})
 		if err != nil || change.Follow != PlanSend || !change.Next.ResendNotAfter.Equal(in.ResendNotAfter) || !change.Next.FirstSentAt.Equal(noon) {
 			t.Errorf("resent with key lifetime %v: %v, first at %v, not after %v", life, err, change.Next.FirstSentAt, change.Next.ResendNotAfter)
 		}

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -203,7 +205,9 @@ func TestDeployedFunctionRejectsAnEmulator(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	env := db.env(emulatortest.Spanner(t).GRPC)
-	cmd, _ := functionProcess(t.Context(), t, testBinary(t), append(slices.Clone(env), "K_SERVICE=settle-payout", "CLOUD_RUN_TIMEOUT_SECONDS=20", "PORT=0")...)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // one that starts would not end
+	defer cancel()
+	cmd, _ := functionProcess(ctx, t, testBinary(t), append(slices.Clone(env), "K_SERVICE=settle-payout", "CLOUD_RUN_TIMEOUT_SECONDS=20", "PORT=0")...)
 	text, err := cmd.CombinedOutput()
 	if code := cmd.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("%v, want exit status 1", err)

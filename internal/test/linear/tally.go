@@ -23,11 +23,14 @@ const (
 	Unanswered = "settlement by a delivery with an unknown outcome"
 )
 
-// Delivered is the name under which deliveries of an outcome are counted, Redelivered that
-// of the redeliveries among them, and Known that of findings that were recorded before.
-func Delivered(o settle.Outcome) string   { return "delivery " + o.String() }
+// Delivered is the name under which deliveries of an outcome are counted.
+func Delivered(o settle.Outcome) string { return "delivery " + o.String() }
+
+// Redelivered is the name under which the redeliveries among them are counted.
 func Redelivered(o settle.Outcome) string { return "redelivery " + o.String() }
-func Known(o settle.Outcome) string       { return "known " + o.String() }
+
+// Known is the name under which findings that were recorded before are counted.
+func Known(o settle.Outcome) string { return "known " + o.String() }
 
 // Count counts the events of the history.
 func (h *History) Count() Tally {

@@ -147,10 +147,6 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 		return change, err
 	}
 	commit := s.commitTime()
-	if change.Supersedes != nil {
-		change.Next.Superseded = slices.Clone(change.Next.Superseded)
-		change.Next.Superseded[len(change.Next.Superseded)-1].At = commit
-	}
 	if change.Reverse {
 		amount := r.instruction.Transfer.AmountCents
 		r.reversals = []spannerstore.ReversalRow{{SettlementID: id, AmountCents: amount, Reason: string(change.Next.State), RecordedAt: commit}}
@@ -176,11 +172,7 @@ func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 			continue
 		}
 		if in.State == transfer.StateUncertain {
-			since := in.CreatedAt
-			if n := len(in.Superseded); n > 0 {
-				since = in.Superseded[n-1].At
-			}
-			b.UncertainSince = earlier(b.UncertainSince, since)
+			b.UncertainSince = earlier(b.UncertainSince, in.CreatedAt)
 		}
 		b.NextDue = earlier(b.NextDue, in.NextCheckAt)
 		if in.State == transfer.StateManual && b.Manual < transfer.MaxManual {

@@ -23,6 +23,7 @@ var (
 
 // delivery is a push that an instance processes.
 type delivery struct {
+	n       int // of the push, from 1
 	push    *Push
 	by      *instance
 	began   time.Time
@@ -34,18 +35,19 @@ type delivery struct {
 	settling     bool // the delivery has called Store.Settle
 }
 
-// order orders deliveries that act at the same instant; nil is no delivery.
-func (d *delivery) order() (messageID string, attempt int) {
+// order orders deliveries that act at the same instant; nil is no delivery. A seek begins
+// the attempts of a message anew.
+func (d *delivery) order() (messageID string, attempt, n int) {
 	if d == nil {
-		return "", 0
+		return "", 0, 0
 	}
-	return d.push.Message.ID, d.push.Attempt
+	return d.push.Message.ID, d.push.Attempt, d.n
 }
 
 func compareDeliveries(a, b *delivery) int {
-	aID, aAttempt := a.order()
-	bID, bAttempt := b.order()
-	return cmp.Or(cmp.Compare(aID, bID), cmp.Compare(aAttempt, bAttempt))
+	aID, aAttempt, aN := a.order()
+	bID, bAttempt, bN := b.order()
+	return cmp.Or(cmp.Compare(aID, bID), cmp.Compare(aAttempt, bAttempt), cmp.Compare(aN, bN))
 }
 
 // sharesWith reports whether the deliveries of one instance share a finding or a failure.
@@ -75,7 +77,8 @@ func (w *world) pickWaiting() *Message {
 // push pushes a message to an instance.
 func (w *world) push(m *Message, p *instance) {
 	push := w.pubsub.Push(m, time.Now())
-	d := &delivery{push: push, by: p, began: time.Now(), meaning: w.producer.meanings[m.ID]}
+	w.pushes++
+	d := &delivery{n: w.pushes, push: push, by: p, began: time.Now(), meaning: w.producer.meanings[m.ID]}
 	w.tell("message %s is pushed to %s, attempt %d", m.ID, p, push.Attempt)
 	w.seen["push"]++
 	if len(m.Pushes) > 1 {

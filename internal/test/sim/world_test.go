@@ -28,6 +28,7 @@ type world struct {
 	policy    transfer.Policy
 	instances []*instance // running
 	started   int         // number of instances ever
+	pushes    int         // number of pushes ever
 	producer  producer
 
 	calls      []*call     // parked

@@ -4,7 +4,6 @@
 package storetest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +58,6 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"only the owner of the lease takes a step", testClaim},
 		{"a refused change changes nothing", testRefusedChange},
 		{"a rejected transfer reverses the movement in one change", testRejected},
-		{"an instruction under a new key keeps the old key", testNewKey},
 		{"a settlement without a bank payout has no instruction", testNoInstruction},
 		{"stored rows that contradict each other are judged", testDisagreement},
 		{"a redelivery gives the same result", testRedelivered},
@@ -487,42 +485,6 @@ func testRejected(t *testing.T, b Backend) {
 		From: transfer.StateUncertain, To: transfer.StateRejected, Cause: transfer.CauseAnswer, HTTPStatus: 422, Detail: "rejected; insufficient_funds",
 	}
 	wantEqual(t, "event", wantEvent, all.Events[2].Event)
-	wantOutcome(t, mustSettle(t, store, NewSettlement(t, full)), settle.OutcomeDuplicate)
-}
-
-func testNewKey(t *testing.T, b Backend) {
-	store := b.Open(t)
-	mustSettle(t, store, NewSettlement(t, full))
-	held, err := claim(t, store, DeliveryID(), PublishTime)
-	if err != nil {
-		t.Fatal(err)
-	}
-	now := PublishTime.Add(30 * 24 * time.Hour)
-	notFound := transfer.Statuses{Current: transfer.StatusResult{Reading: transfer.StatusNotFound, Answer: transfer.BankAnswer{HTTPStatus: 200}}}
-	waiting := mustChange(t, store, func(transfer.Instruction) (transfer.Change, error) {
-		return policy.AfterStatus(held.Next, notFound, transfer.Interval{Began: now, Ended: now})
-	})
-	notFound = transfer.AskAllStatuses(t.Context(), func(context.Context, transfer.StatusRequest) transfer.StatusResult { return notFound.Current }, waiting)
-	ruling := transfer.Ruling{
-		ID: DeliveryID(), Decision: transfer.DecideResend, By: "Ines", Second: "Bert", Note: "letter", Version: waiting.Version,
-		Said: notFound, Took: transfer.Interval{Began: now, Ended: now}, Body: []byte("new body"),
-	}
-	decide := func(in transfer.Instruction) (transfer.Change, error) { return policy.Decide(in, ruling) }
-	resent := mustChange(t, store, decide)
-	mustChange(t, store, decide) // after a lost answer, it recognises its own commit
-	all := wantSound(t, b)
-	resent.Superseded[0].At = all.Events[len(all.Events)-1].RecordedAt // the commit timestamp
-	wantEqual(t, "stored", []transfer.Instruction{resent}, all.Instructions)
-	mustChange(t, store, func(in transfer.Instruction) (transfer.Change, error) {
-		wantEqual(t, "read", resent, in)
-		return transfer.Change{Next: in}, nil
-	})
-	if len(all.Events) != 4 || all.Events[3].Event.Cause != transfer.CauseDecided || string(resent.Body) != "new body" {
-		t.Errorf("events %+v, body %s", all.Events, resent.Body)
-	}
-	if backlog, err := store.Backlog(t.Context()); err != nil || !backlog.UncertainSince.Equal(resent.Superseded[0].At) {
-		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
-	}
 	wantOutcome(t, mustSettle(t, store, NewSettlement(t, full)), settle.OutcomeDuplicate)
 }
 
