@@ -23,6 +23,7 @@ import (
 
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -117,7 +118,7 @@ func settleOne(t *testing.T, line ready) {
 	if m.AccountID != "reserve-claims" || m.AmountCents != 4731 || m.Currency != "USD" || len(stored.Violations(false)) > 0 {
 		t.Errorf("movement %+v, violations %q", m, stored.Violations(false))
 	}
-	if code, answer := request(t, http.MethodPost, line.ReconcileURL, "{}"); code != http.StatusOK || !strings.Contains(answer, `"due":0`) {
+	if code, answer := request(t, http.MethodPost, line.ReconcileURL, event.Tick); code != http.StatusOK || !strings.Contains(answer, `"due":0`) {
 		t.Errorf("ReconcileBank answered %d %s", code, answer)
 	}
 }
