@@ -1,181 +1,174 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"google.golang.org/api/option"
+
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
-	"github.com/settleonce/settleonce/internal/test/bench/latencyproxy"
-	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// fixture is a contender with its own database and, after connect, a warm client.
+// settleOnce is the name of the contender to which ratios refer.
+const settleOnce = "Settle Once"
+
+// fixture is a contender with its own database and a warm client.
 type fixture struct {
 	contender.Contender
 	run      *run
 	database string
-	client   contender.Settler   // nil before connect
-	proxy    *latencyproxy.Proxy // nil: no simulated network
-	meter    *meter              // counts the client's traffic; nil: not counted
+	network  *network
+	client   contender.Settler
 }
 
-// newFixture creates a database with the contender's tables.
-func (r *run) newFixture(ctx context.Context, c contender.Contender) (*fixture, error) {
+// createDatabase creates a database with the contender's tables.
+func (r *run) createDatabase(ctx context.Context, c contender.Contender) (string, error) {
 	statements, err := c.Statements()
-	if err != nil {
-		return nil, err
-	}
-	f := &fixture{Contender: c, run: r}
 	switch {
-	case c.System == contender.Postgres:
-		f.database, err = r.postgres.CreateDatabase(ctx, statements)
+	case err != nil:
+		return "", err
+	case c.Postgres:
+		return r.postgres.CreateDatabase(ctx, statements)
 	case r.emulator != nil:
-		f.database, err = r.emulator.CreateDatabase(ctx, "", statements)
-	default:
-		f.database, err = r.databases.create(ctx, statements)
+		return r.emulator.CreateDatabase(ctx, "", statements)
 	}
-	return f, err
+	return r.databases.create(ctx, statements)
 }
 
-// close closes the client and drops the database.
-func (f *fixture) close(ctx context.Context) error {
-	if f.client != nil {
-		f.client.Close()
-	}
-	if f.proxy != nil {
-		f.proxy.Close()
-	}
+// dropDatabase drops a database of Spanner. Those of PostgreSQL end with their server.
+func (r *run) dropDatabase(ctx context.Context, c contender.Contender, name string) error {
 	switch {
-	case f.System == contender.Postgres:
-		return f.run.postgres.DropDatabase(ctx, f.database)
-	case f.run.emulator != nil:
-		return f.run.emulator.DropDatabase(ctx, f.database)
+	case c.Postgres:
+		return nil
+	case r.emulator != nil:
+		return r.emulator.DropDatabase(ctx, name)
 	}
-	return f.run.databases.drop(ctx, f.database)
+	return r.databases.drop(ctx, name)
 }
 
-// server returns the server's host:port. There is none for a real instance.
-func (f *fixture) server() string {
-	if f.System == contender.Postgres {
-		return f.run.postgres.Addr
-	}
-	return f.run.emulator.GRPC
-}
-
-// place locates the database. addr is the host:port of a proxy; empty means the server.
-func (f *fixture) place(addr string) contender.Place {
-	p := contender.Place{Database: f.database, Now: time.Now}
-	if f.System == contender.Postgres {
-		p.Database = f.run.postgres.Connection(f.database, cmp.Or(addr, f.server()))
-		if f.meter != nil {
-			p.Dial = f.meter.dial
-		}
-		return p
-	}
-	if f.run.emulator != nil {
-		p.Emulator = cmp.Or(addr, f.server())
-	}
-	if f.meter != nil {
-		p.Options = f.meter.options()
+// place locates a database.
+func (r *run) place(database string, n *network, options ...option.ClientOption) contender.Place {
+	p := contender.Place{Database: database, Dial: n.dial, Options: append(n.options(), options...), Now: time.Now}
+	if r.emulator != nil {
+		p.Emulator = r.emulator.GRPC
 	}
 	return p
+}
+
+// withDatabase calls use with a database of a contender.
+func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(database string) error) error {
+	database, err := r.createDatabase(ctx, c)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(database), r.dropDatabase(ctx, c, database))
 }
 
 // warmEvents is the number of events before a measurement, enough for every connection
 // of a client.
 const warmEvents = 12
 
-// connect opens a warm client behind a network with the given round trip; 0 means
-// without a proxy.
-func (f *fixture) connect(ctx context.Context, roundTrip time.Duration) (err error) {
-	addr := ""
-	if roundTrip > 0 {
-		if f.proxy, err = latencyproxy.Start(ctx, f.server(), roundTrip, nil); err != nil {
+// withFixture calls use with a fixture.
+func (r *run) withFixture(ctx context.Context, c contender.Contender, roundTrip time.Duration, use func(*fixture) error) error {
+	return r.withDatabase(ctx, c, func(database string) (err error) {
+		f := &fixture{Contender: c, run: r, database: database, network: &network{roundTrip: roundTrip, byTurn: c.Postgres}}
+		if f.client, err = c.Open(ctx, r.place(database, f.network)); err != nil {
 			return err
 		}
-		addr = f.proxy.Addr
+		defer f.client.Close()
+		for range warmEvents {
+			if _, err := f.settle(ctx, fresh, r.number()); err != nil {
+				return err
+			}
+		}
+		return use(f)
+	})
+}
+
+// withFixtures calls use with a fixture for each contender.
+func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, roundTrip time.Duration, use func([]*fixture) error) error {
+	if len(contenders) == 0 {
+		return use(nil)
 	}
-	if f.client, err = f.Open(ctx, f.place(addr)); err != nil {
-		return err
+	return r.withFixture(ctx, contenders[0], roundTrip, func(first *fixture) error {
+		return r.withFixtures(ctx, contenders[1:], roundTrip, func(others []*fixture) error {
+			return use(append([]*fixture{first}, others...))
+		})
+	})
+}
+
+// event is a kind of event.
+type event struct {
+	kind     string
+	delivery func(n int) settle.Delivery
+	want     settle.Outcome
+}
+
+// The events are in the order of one settlement's deliveries.
+var (
+	fresh     = event{"fresh", contender.Message, settle.OutcomeApplied}
+	duplicate = event{"duplicate", contender.Message, settle.OutcomeDuplicate}
+	conflict  = event{"conflict", func(n int) settle.Delivery { return contender.Conflicting(n, 1) }, settle.OutcomeConflict}
+	events    = []event{fresh, duplicate, conflict}
+)
+
+// settle settles an event of settlement n and checks the outcome.
+func (f *fixture) settle(ctx context.Context, e event, n int) (took time.Duration, err error) {
+	d := e.delivery(n)
+	began := time.Now()
+	got, err := f.client.Settle(ctx, d)
+	took = time.Since(began)
+	if err == nil && got != e.want {
+		err = fmt.Errorf("outcome %v, want %v", got, e.want)
 	}
+	if err != nil {
+		return 0, fmt.Errorf("%s, %s event: %w", f.Name, e.kind, err)
+	}
+	return took, nil
+}
+
+// prepare settles each kind of event on every connection, because a connection prepares
+// statements at the first event of a kind.
+func (f *fixture) prepare(ctx context.Context) error {
 	for range warmEvents {
-		if err := f.settleFresh(ctx); err != nil {
-			return err
+		n := f.run.number()
+		for _, e := range events {
+			if _, err := f.settle(ctx, e, n); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// settle settles a message and checks the outcome.
-func (f *fixture) settle(ctx context.Context, message []byte, want settle.Outcome) error {
-	got, err := f.client.Settle(ctx, message)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.Key, err)
-	}
-	if got != want {
-		return fmt.Errorf("%s: outcome %v, want %v", f.Key, got, want)
-	}
-	return nil
-}
-
-func (f *fixture) settleFresh(ctx context.Context) error {
-	return f.settle(ctx, f.run.message(), settle.OutcomeApplied)
-}
-
-// withDatabase calls use with a fixture that is not connected.
-func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(*fixture) error) error {
-	f, err := r.newFixture(ctx, c)
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(f), f.close(ctx))
-}
-
-// withFixture calls use with a connected fixture. m, if not nil, counts its traffic.
-func (r *run) withFixture(ctx context.Context, c contender.Contender, m *meter, use func(*fixture) error) error {
-	return r.withFixtures(ctx, []contender.Contender{c}, 0, m, func(fixtures []*fixture) error { return use(fixtures[0]) })
-}
-
-// withFixtures calls use with a connected fixture for each contender, behind a network
-// with the given round trip. m, if not nil, counts the traffic of all.
-func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, roundTrip time.Duration, m *meter, use func([]*fixture) error) (err error) {
-	var fixtures []*fixture
-	defer func() {
-		for _, f := range fixtures {
-			err = errors.Join(err, f.close(ctx))
+// turn settles events of one kind, one at a time, and returns their times in
+// milliseconds. After the limit it ends early, but not without an event.
+func (f *fixture) turn(ctx context.Context, e event, numbers []int, limit time.Duration) (times []float64, err error) {
+	start := time.Now()
+	for _, n := range numbers {
+		if len(times) > 0 && time.Since(start) >= limit {
+			break
 		}
-	}()
-	for _, c := range contenders {
-		f, err := r.newFixture(ctx, c)
+		took, err := f.settle(ctx, e, n)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		f.meter, fixtures = m, append(fixtures, f)
-		if err := f.connect(ctx, roundTrip); err != nil {
-			return err
-		}
+		times = append(times, millis(took))
 	}
-	return use(fixtures)
+	return times, nil
 }
 
-// rounds are the figures of the rounds by the contenders' names.
-type rounds map[string][]float64
-
-// compared returns a contender's figure and its ratio to Settle Once's.
-func (r rounds) compared(name string) report.Cell {
-	c := report.Figure(r[name]...)
-	if name != settleOnce {
-		c.Ratio = report.Ratios(r[name], r[settleOnce])
+// numbers returns the numbers of a turn's settlements.
+func (r *run) numbers() []int {
+	numbers := make([]int, r.sizes.events)
+	for i := range numbers {
+		numbers[i] = r.number()
 	}
-	return c
+	return numbers
 }
-
-// settleOnce is the name of the contender in the tables. Ratios refer to it.
-const settleOnce = "Settle Once"
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 

@@ -56,15 +56,11 @@ func execute(ctx context.Context, args []string, s term.Streams) (exitCode int) 
 	return term.ExitOK
 }
 
-type flags struct {
-	quick    bool
-	rows     []int
-	only     []string
-	instance string
-}
-
 func newRoot(s term.Streams) *cobra.Command {
-	var f flags
+	var (
+		small bool
+		r     = &run{progress: s.Err}
+	)
 	root := &cobra.Command{
 		Use:   "bench",
 		Short: "Compare Settle Once with other ways to settle a payout once",
@@ -77,67 +73,40 @@ it measures a real Spanner instance, in databases that it creates and drops agai
 refuses any other database. A full run writes docs/benchmarks.md and its chart.
 
 Exit codes: 0 measured, 2 usage error, or measuring or writing failed.`,
-		Example: `  bench
-  bench --quick
-  bench --only latency,throughput
-  bench --quick --rows 100000 --only growth
-  bench --instance projects/my-project/instances/my-instance`,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true, // the usage would hide the error
 		SilenceErrors: true, // execute prints it
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
+			for _, name := range r.only {
+				if !slices.Contains(measureNames(), name) {
+					return fmt.Errorf("--only %s: unknown measure; use %s", name, strings.Join(measureNames(), ", "))
+				}
 			}
 			docs := ""
-			if f.sizes().name == report.Full && f.instance == "" {
+			if r.choose(small); r.sizes.name == report.Full && r.instance == "" {
 				docs = "docs"
 			}
-			r := &run{sizes: f.sizes(), only: f.only, instance: f.instance, progress: s.Err}
 			return r.publish(cmd.Context(), s.Out, docs)
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; see bench --help", err) })
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	set := root.Flags()
-	set.BoolVar(&f.quick, "quick", false, "take about a minute: show that everything works, with imprecise figures")
-	set.StringSliceVar(&f.only, "only", nil, "take only these `measures`: "+strings.Join(measureNames(), ", "))
-	set.IntSliceVar(&f.rows, "rows", nil, "additional `numbers` of stored rows for the growth of Settle Once, in place of a million, which needs 8 GB; such as 100000")
-	set.StringVar(&f.instance, "instance", "", "measure in this real Spanner `instance`: projects/P/instances/I")
+	root.Flags().BoolVar(&small, "quick", false, "take about a minute: show that everything works, with imprecise figures")
+	root.Flags().StringSliceVar(&r.only, "only", nil, "take only these `measures`: "+strings.Join(measureNames(), ", "))
+	root.Flags().StringVar(&r.instance, "instance", "", "measure in this real Spanner `instance`: projects/P/instances/I")
 	return root
 }
 
-// sizes returns the sizes of the run.
-func (f flags) sizes() sizes {
-	chosen := usual
-	if f.quick {
-		chosen = quick
+// choose chooses the sizes of the run.
+func (r *run) choose(small bool) {
+	r.sizes = usual
+	if small {
+		r.sizes = quick
 	}
-	if f.rows != nil {
-		chosen.moreRows = f.rows
+	if r.only != nil {
+		r.sizes.name += ", changed"
 	}
-	if f.rows != nil || f.only != nil {
-		chosen.name += ", changed"
-	}
-	return chosen
-}
-
-// maxRows is below the numbers of new settlements.
-const maxRows = firstNumber / 10
-
-func (f flags) check() error {
-	for _, rows := range f.rows {
-		if rows < 1 || rows > maxRows {
-			return fmt.Errorf("--rows %d: out of range; use 1 to %d", rows, maxRows)
-		}
-	}
-	for _, name := range f.only {
-		if !slices.Contains(measureNames(), name) {
-			return fmt.Errorf("--only %s: unknown measure; use %s", name, strings.Join(measureNames(), ", "))
-		}
-	}
-	return nil
 }
 
 // publish takes the measures, writes the tables to out, and writes them and the chart

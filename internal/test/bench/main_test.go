@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
-	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
@@ -83,7 +81,7 @@ func checkSizes(t *testing.T, r *report.Report) {
 	for _, row := range r.Table(titleContenders).Rows {
 		if text := row.Cells["method"].Text; strings.HasPrefix(text, leftOut) {
 			contenders--
-			if text != leftOut+pgcluster.ErrNotFound.Error() {
+			if text != leftOut+contender.ErrNoPostgres.Error() {
 				t.Errorf("%s is %s", row.Labels, text)
 			}
 		}
@@ -93,9 +91,9 @@ func checkSizes(t *testing.T, r *report.Report) {
 		titleWire:       {3 * contenders, 4},
 		titleCPU:        {contenders, 2},
 		titleFresh:      {contenders + 2, len(tiny.roundTrips)},
-		titleDuplicate:  {contenders, len(tiny.roundTrips)},
+		titleDuplicate:  {contenders + 2, len(tiny.roundTrips)},
 		titleThroughput: {contenders, len(tiny.inFlight)},
-		titleGrowth:     {len(tiny.rows)*contenders + 1, 5},
+		titleGrowth:     {len(tiny.rows)*contenders + 1, 4},
 		titleStorm:      {4, 6},
 		titleCrashes:    {contenders, 6},
 		titleColdStart:  {3, 5},
@@ -108,13 +106,13 @@ func checkSizes(t *testing.T, r *report.Report) {
 	}
 }
 
-func figure(t *testing.T, r *report.Report, title, column string, labels ...string) report.Summary {
+func figure(t *testing.T, r *report.Report, title, column string, labels ...string) float64 {
 	t.Helper()
-	cell, ok := r.Table(title).Find(column, labels...)
-	if !ok || cell.Figure.Rounds == 0 {
-		t.Errorf("%s, %v: no figure of %s", title, labels, column)
+	cell := r.Table(title).Find(column, labels...)
+	if cell == nil || len(cell.Rounds) == 0 {
+		t.Fatalf("%s, %v: no figure of %s", title, labels, column)
 	}
-	return cell.Figure
+	return median(cell)
 }
 
 // checkWire checks the round trips, which do not depend on the machine, and that the
@@ -130,19 +128,19 @@ func checkWire(t *testing.T, r *report.Report) {
 	}
 	for _, row := range r.Table(titleWire).Rows {
 		key := strings.Join(row.Labels, " ")
-		got := row.Cells["round trips"].Figure
-		if want := trips[key]; got.Low != want || got.High != want {
+		got := row.Cells["round trips"].Rounds
+		if want := trips[key]; slices.Min(got) != want || slices.Max(got) != want {
 			t.Errorf("%s: %v round trips, want %v", key, got, want)
 		}
-		if row.Cells["commits"].Figure.Low < 1 || row.Cells["bytes sent"].Figure.Low < 100 || row.Cells["bytes received"].Figure.Low < 50 {
+		if median(row.Cells["commits"]) < 1 || median(row.Cells["bytes sent"]) < 100 || median(row.Cells["bytes received"]) < 50 {
 			t.Errorf("%s: %v", key, row.Cells)
 		}
 	}
-	for kind, title := range map[string]string{eventFresh: titleFresh, eventDuplicate: titleDuplicate} {
+	for kind, title := range map[string]string{fresh.kind: titleFresh, duplicate.kind: titleDuplicate} {
 		for _, row := range r.Table(title).Rows {
 			least := 5 * trips[row.Labels[0]+" "+kind]
-			if got := figure(t, r, title, "5 ms", row.Labels...); got.Low < least {
-				t.Errorf("%s, %v: %v ms, but the network alone takes %v", title, row.Labels, got.Low, least)
+			if got := figure(t, r, title, "5 ms", row.Labels...); got < least {
+				t.Errorf("%s, %v: %v ms, but the network alone takes %v", title, row.Labels, got, least)
 			}
 		}
 	}
@@ -151,7 +149,7 @@ func checkWire(t *testing.T, r *report.Report) {
 func checkCrashes(t *testing.T, r *report.Report) {
 	t.Helper()
 	for _, row := range r.Table(titleCrashes).Rows {
-		n := func(column string) float64 { return row.Cells[column].Figure.Median }
+		n := func(column string) float64 { return median(row.Cells[column]) }
 		if n("kills") != float64(tiny.kills) || n("correct")+n("lost")+n("doubled") != n("kills") || n("lost") != 0 {
 			t.Errorf("%v: %v", row.Labels, row.Cells)
 		}
@@ -167,12 +165,11 @@ func checkCrashes(t *testing.T, r *report.Report) {
 
 func checkColdStart(t *testing.T, r *report.Report) {
 	t.Helper()
-	function, empty := programNames["function"], programNames["empty"]
-	listening, answered := figure(t, r, titleColdStart, "listening, ms", function), figure(t, r, titleColdStart, "first answer, ms", function)
-	if answered.Median <= listening.Median {
+	listening, answered := figure(t, r, titleColdStart, "listening, ms", functionSettle), figure(t, r, titleColdStart, "first answer, ms", functionSettle)
+	if answered <= listening {
 		t.Errorf("cold start: listening after %v, answered after %v", listening, answered)
 	}
-	if figure(t, r, titleColdStart, "packages", function).Median <= figure(t, r, titleColdStart, "packages", empty).Median {
+	if figure(t, r, titleColdStart, "packages", functionSettle) <= figure(t, r, titleColdStart, "packages", functionEmpty) {
 		t.Error("cold start: the empty function has no fewer packages")
 	}
 	if inits := r.Table(titleInits).Rows; len(inits) < 3 {
@@ -182,13 +179,13 @@ func checkColdStart(t *testing.T, r *report.Report) {
 
 func checkBaseline(t *testing.T, r *report.Report) {
 	t.Helper()
-	decode := figure(t, r, titleBaseline, "allocations", "decode, validate, hash").Median
-	client := figure(t, r, titleBaseline, "allocations", "all up to the network").Median
+	decode := figure(t, r, titleBaseline, "allocations", workDecode)
+	client := figure(t, r, titleBaseline, "allocations", workAll)
 	if decode > 20 || client <= decode {
 		t.Errorf("baseline: %v allocations to decode, %v up to the network", decode, client)
 	}
 	for _, row := range r.Table(titleBaseline).Rows {
-		if row.Cells["µs"].Figure.Low <= 0 {
+		if slices.Min(row.Cells["µs"].Rounds) <= 0 {
 			t.Errorf("baseline: %v takes %v", row.Labels, row.Cells["µs"])
 		}
 	}
@@ -196,10 +193,12 @@ func checkBaseline(t *testing.T, r *report.Report) {
 
 func TestMarksExceededLimits(t *testing.T) {
 	t.Parallel()
-	r := &run{report: report.Report{Tables: newTables()}}
-	r.report.Table(titleWire).Set("round trips", report.Figure(1, 2), settleOnce, eventFresh)
-	r.report.Table(titleWire).Set("round trips", report.Figure(2), settleOnce, eventDuplicate)
-	r.report.Table(titleThroughput).Set("64 in flight", report.Cell{Ratio: report.Summarise([]float64{0.5})}, rival)
+	r := &run{sizes: tiny, report: report.Report{Tables: newTables()}}
+	for _, trips := range []float64{1, 2} {
+		r.report.Table(titleWire).Add("round trips", trips, settleOnce, fresh.kind)
+	}
+	r.report.Table(titleWire).Add("round trips", 2, settleOnce, duplicate.kind)
+	r.report.Table(titleThroughput).AddCompared("64 in flight", 5, 10, rival)
 	r.checkLimits()
 	var got []string
 	for _, row := range r.report.Table(titleLimits).Rows {
@@ -258,8 +257,6 @@ func TestRejectsUsageErrors(t *testing.T) {
 		{[]string{"--database", "projects/p/instances/i/databases/production"}, "unknown flag"},
 		{[]string{"--instance", "projects/p/instances/in/databases/production"}, "only databases that it has created"},
 		{[]string{"--only", "nothing"}, "unknown measure"},
-		{[]string{"--rows", "0"}, "out of range"},
-		{[]string{"--rows", strconv.Itoa(maxRows + 1)}, "out of range"},
 		{[]string{"--quik"}, "bench --help"},
 		{[]string{"argument"}, "argument"},
 	} {
@@ -281,11 +278,14 @@ func TestReadsThePageBeforeTheRun(t *testing.T) {
 // Only a full run on the emulator may replace the figures of the documentation.
 func TestSizesOfAChangedRun(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]flags{
-		report.Full: {}, "quick": {quick: true}, "usual, changed": {rows: []int{7}}, "quick, changed": {quick: true, only: []string{"wire"}},
-	} {
-		if got := f.sizes().name; got != want {
-			t.Errorf("%+v: sizes %q, want %q", f, got, want)
+	for _, test := range []struct {
+		quick bool
+		only  []string
+		want  string
+	}{{false, nil, report.Full}, {true, nil, "quick"}, {false, []string{"wire"}, "usual, changed"}, {true, []string{"wire"}, "quick, changed"}} {
+		r := &run{only: test.only}
+		if r.choose(test.quick); r.sizes.name != test.want {
+			t.Errorf("%+v: sizes %q", test, r.sizes.name)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
-	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
@@ -105,7 +104,7 @@ type run struct {
 	contenders []contender.Contender
 	emulator   *emulator.Spanner  // nil: real instance
 	databases  *databases         // nil: emulator
-	postgres   *pgcluster.Cluster // nil: not installed
+	postgres   *contender.Cluster // nil: not installed
 	settlement atomic.Int64       // the last number
 }
 
@@ -120,8 +119,8 @@ func (r *run) all(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, r.databases.close(context.WithoutCancel(ctx))) }()
 		r.report.Machine.Spanner = "Cloud Spanner, " + r.instance
 	}
-	r.postgres, err = pgcluster.Start(ctx)
-	if err != nil && !errors.Is(err, pgcluster.ErrNotFound) {
+	r.postgres, err = contender.StartPostgres(ctx)
+	if err != nil && !errors.Is(err, contender.ErrNoPostgres) {
 		return err
 	}
 	if r.postgres != nil {
@@ -167,12 +166,12 @@ func (r *run) take(ctx context.Context, m measure) (err error) {
 func (r *run) enrol() {
 	for _, c := range contender.All() {
 		about := c.About
-		if c.System == contender.Postgres && r.postgres == nil {
-			about = leftOut + pgcluster.ErrNotFound.Error()
+		if c.Postgres && r.postgres == nil {
+			about = leftOut + contender.ErrNoPostgres.Error()
 		} else {
 			r.contenders = append(r.contenders, c)
 		}
-		r.report.Table(titleContenders).Set("method", report.Text("%s", about), c.Name)
+		r.report.Table(titleContenders).Text("method", about, c.Name)
 	}
 }
 
@@ -183,5 +182,3 @@ const firstNumber = 100_000_000
 
 // number returns the number of a new settlement.
 func (r *run) number() int { return firstNumber + int(r.settlement.Add(1)) }
-
-func (r *run) message() []byte { return contender.Message(r.number()) }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -40,8 +41,8 @@ func newTables() []*report.Table {
 		{Title: titleThroughput, Labels: byContender, Note: "Fresh events a second by the number of deliveries in flight, on loopback, and the ratio to Settle Once. " +
 			"The emulator runs one read-write transaction at a time."},
 		{Title: titleCPU, Labels: byContender, Note: "User and system time of the client's process, without its idle use: median (range), and the ratio to Settle Once."},
-		{Title: titleGrowth, Labels: []string{"contender", "rows"}, Note: "By the number of stored settlements. Each number has its own database, and they take turns. " +
-			"The emulator scans whole tables in a query by key, four tables for Settle Once; Spanner seeks. Duplicates are not measured where they take minutes. " +
+		{Title: titleGrowth, Labels: []string{"contender", "rows"}, Note: "By the number of stored settlements, and the ratio to the first number. " +
+			"Each number has its own database, and they take turns. The emulator scans whole tables in a query by key; Spanner seeks. " +
 			"For Spanner the constant number of round trips counts."},
 		{Title: titleStorm, Labels: byContender, Note: "Latency of other settlements: calm, and during a wave of concurrent deliveries of one settlement. " +
 			"RPCs include both. One process handles all deliveries of a wave, so other events also wait for its CPU."},
@@ -50,26 +51,84 @@ func newTables() []*report.Table {
 		{Title: titleColdStart, Labels: []string{"function"}, Note: "From the start of the process. Ratio: the first answer of SettlePayout divided by that of the function."},
 		{Title: titleInits, Labels: []string{"package"}, Note: "Of SettlePayout in one start, traced by Go's runtime: this module, then the slowest other packages."},
 		{Title: titleBaseline, Labels: []string{"work on one event"}, Note: fmt.Sprintf("A message of %d bytes. "+
-			"Up to the network: an interceptor answers each Commit. Ratio: to SHA-256 and the scan together.", len(contender.Message(1)))},
+			"Up to the network: an interceptor answers each Commit. Ratio: to SHA-256 and the scan together.", len(contender.Message(1).Message.Data))},
 	}
 }
 
-// chart shows latency and round trips of a fresh event.
-func (r *run) chart() (bars []report.Bar) {
+// limit bounds one figure of the report.
+type limit struct {
+	text          string
+	title, column string
+	row           []string
+	value         func(*report.Cell) float64
+	sign          string // ≤ or ≥
+	bound         float64
+}
+
+func median(c *report.Cell) float64  { return report.Median(c.Rounds) }
+func highest(c *report.Cell) float64 { return slices.Max(c.Rounds) }
+func ratio(c *report.Cell) float64   { return report.Median(c.Ratios) }
+func inverse(c *report.Cell) float64 { return 1 / ratio(c) }
+
+const rival = "SELECT, two INSERTs"
+
+// limits apply to a quiet machine and the usual sizes; noise can break them in a quick
+// run.
+func (s sizes) limits() []limit {
+	rows := slices.Concat(s.rows, s.moreRows)
+	first, last := fmt.Sprint(rows[0]), fmt.Sprint(rows[len(rows)-1])
+	grown := fmt.Sprintf("event with %s rows, times that with %s", last, first)
+	return []limit{
+		{"RPCs of a fresh event", titleWire, "round trips", []string{settleOnce, fresh.kind}, highest, "≤", 1},
+		{"RPCs of a duplicate event", titleWire, "round trips", []string{settleOnce, duplicate.kind}, highest, "≤", 2},
+		{"RPCs of a conflict event", titleWire, "round trips", []string{settleOnce, conflict.kind}, highest, "≤", 3},
+		{"fresh event at 5 ms, in measured round trips", titleFresh, "5 ms", []string{inRoundTrips}, median, "≤", 1.2},
+		{"fresh event at 5 ms, times faster than " + rival, titleFresh, "5 ms", []string{rival}, ratio, "≥", 3},
+		{"throughput with 64 in flight, times that of " + rival, titleThroughput, "64 in flight", []string{rival}, inverse, "≥", 3},
+		{"decode, validate and hash, µs", titleBaseline, "µs", []string{workDecode}, median, "≤", 6},
+		{"decode, validate and hash, allocations", titleBaseline, "allocations", []string{workDecode}, median, "≤", 20},
+		{"cold start, times that of an empty function", titleColdStart, "ratio", []string{functionEmpty}, median, "≤", 1.5},
+		{"fresh " + grown, titleGrowth, columnFresh, []string{settleOnce, last}, ratio, "≤", 1.3},
+		{fmt.Sprintf("correct after %d kills", s.kills), titleCrashes, "correct", []string{settleOnce}, median, "≥", float64(s.kills)},
+	}
+}
+
+// checkLimits fills the table of limits, as far as the run has the figures.
+func (r *run) checkLimits() {
+	t := r.report.Table(titleLimits)
+	for _, l := range r.sizes.limits() {
+		cell := r.report.Table(l.title).Find(l.column, l.row...)
+		if cell == nil {
+			continue
+		}
+		found, holds := l.value(cell), "yes"
+		if l.sign == "≤" && found > l.bound || l.sign == "≥" && found < l.bound {
+			holds = "NO"
+		}
+		t.Text("limit", fmt.Sprintf("%s %g", l.sign, l.bound), l.text)
+		t.Add("found", found, l.text)
+		t.Text("holds", holds, l.text)
+	}
+}
+
+// chart shows latency and round trips of a fresh event and of its duplicate.
+func (r *run) chart() (groups []report.Group) {
+	bar := func(title, kind, name string) (b report.Bar) {
+		latency, trips := r.report.Table(title).Find("5 ms", name), r.report.Table(titleWire).Find("round trips", name, kind)
+		if latency == nil || trips == nil {
+			return report.Bar{}
+		}
+		label := fmt.Sprintf("%.1f ms, %.0f round trips", median(latency), median(trips))
+		if median(trips) == 1 {
+			label = label[:len(label)-len("s")]
+		}
+		return report.Bar{Label: label, Value: median(latency)}
+	}
 	for _, c := range r.contenders {
-		latency, ok := r.report.Table(titleFresh).Find("5 ms", c.Name)
-		trips, ok2 := r.report.Table(titleWire).Find("round trips", c.Name, eventFresh)
-		if ok && ok2 {
-			label := roundTripLabel(latency.Figure.Median, trips.Figure.Median)
-			bars = append(bars, report.Bar{Name: c.Name, Label: label, Value: latency.Figure.Median})
+		g := report.Group{Name: c.Name, Fresh: bar(titleFresh, fresh.kind, c.Name), Duplicate: bar(titleDuplicate, duplicate.kind, c.Name)}
+		if g.Fresh.Label != "" {
+			groups = append(groups, g)
 		}
 	}
-	return bars
-}
-
-func roundTripLabel(millis, trips float64) string {
-	if trips == 1 {
-		return fmt.Sprintf("%.1f ms, 1 round trip", millis)
-	}
-	return fmt.Sprintf("%.1f ms, %.0f round trips", millis, trips)
+	return groups
 }

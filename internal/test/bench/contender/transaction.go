@@ -15,15 +15,13 @@ import (
 // read-write transaction, on the same tables.
 func transactionOnly() Contender {
 	return Contender{
-		Key: "transaction_only", Name: "transaction only",
+		Name:       "transaction only",
 		About:      "read-write transaction on the same tables: read by key, check, buffer the inserts, commit",
-		System:     Spanner,
 		Statements: schema.Statements,
 		Open: func(ctx context.Context, p Place) (Settler, error) {
-			db, err := p.open(ctx)
+			db, err := p.open(ctx, realTables)
 			return &readWriteSettler{db, decideByKey}, err
 		},
-		table: "ledger_movements", rows: settlementRows,
 	}
 }
 
