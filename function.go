@@ -87,6 +87,7 @@ func wire(cfg config.Config) (handlers, error) {
 	measured := newTelemetry(cfg.Telemetry, log)
 	store := measured.Store(spannerstore.New(spannerstore.Config{
 		Database: cfg.Database, DatabaseRole: cfg.DatabaseRole, Emulator: cfg.EmulatorHost != "",
+		AttemptTimeout: cfg.SettleTimeout / 3,
 	}))
 	banking, err := newBanking(cfg.Bank, store, measured, log)
 	if err != nil {

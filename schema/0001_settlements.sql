@@ -19,12 +19,13 @@ CREATE TABLE IF NOT EXISTS ledger_movements (
   creditor_account STRING(128),           -- the payee's account at the bank; NULL: no bank instruction
   reference STRING(140),                  -- remittance text; NULL: none
   payload_hash STRING(128) NOT NULL,      -- "v1:" and hex; remains after the receipt expires
+  source STRING(MAX),                     -- full name of the topic or subscription by which the message came; NULL: unknown
   recorded_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp
   CONSTRAINT ledger_movements_amount_positive CHECK (amount_cents > 0),
 ) PRIMARY KEY (settlement_key);
 
 -- One row per settlement while one of its messages can come back: the outcome of
--- the first delivery. The policy's interval is the receipt retention. It exceeds
+-- the first delivery. It expires whatever becomes of the bank instruction. The policy's interval is the receipt retention. It exceeds
 -- Pub/Sub's longest retentions: 31 days in the subscription, 31 in the dead-letter
 -- subscription and 31 in the topic (seek redelivers its messages), and 72 hours of
 -- possible delay of the policy; 96 days, rounded up.
@@ -38,10 +39,9 @@ CREATE TABLE IF NOT EXISTS settlement_receipts (
   publish_time TIMESTAMP,                 -- Pub/Sub's publish time of that message; NULL: unknown
   metadata STRING(MAX),                   -- the message's metadata as a JSON object; text, so that every character is kept; NULL: none
   applied_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp
-  expire_from TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time of the final outcome; NULL: a bank instruction is open and the receipt does not expire
 ) PRIMARY KEY (settlement_key),
   INTERLEAVE IN PARENT ledger_movements ON DELETE NO ACTION,
-  ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 100 DAY));
+  ROW DELETION POLICY (OLDER_THAN(applied_at, INTERVAL 100 DAY));
 
 -- At most one row per settlement: reverses a movement that the bank rejected or
 -- returned. Permanent.

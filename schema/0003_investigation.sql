@@ -1,7 +1,8 @@
 -- Cases for operators: conflicts and quarantined messages.
 
 -- One row per settlement and payload hash: a producer published another payload with
--- the ID of a settled payout. The ledger did not change. Permanent.
+-- the ID of a settled payout. The ledger did not change. Inserted by the first delivery;
+-- later ones write nothing. Permanent.
 CREATE TABLE IF NOT EXISTS settlement_conflicts (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the first part of the primary key
   settlement_id STRING(128) NOT NULL,     -- ID of the settled payout
@@ -9,10 +10,8 @@ CREATE TABLE IF NOT EXISTS settlement_conflicts (
   fields ARRAY<STRING(32)> NOT NULL,      -- the members that differ
   payload BYTES(MAX) NOT NULL,            -- the conflicting message, byte for byte
   message_id STRING(MAX) NOT NULL,        -- Pub/Sub message ID of its first delivery; empty: unknown
-  last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest counted delivery, to count it once
-  deliveries INT64 NOT NULL,              -- number of deliveries
-  first_seen_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp of the first delivery
-  last_seen_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true),  -- commit timestamp of the latest delivery
+  source STRING(MAX),                     -- full name of the topic or subscription by which that message came; NULL: unknown
+  seen_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp of the first delivery
   resolved_at TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time at which an operator closed the case; NULL: open
   resolved_by STRING(MAX),                -- the operator; NULL: open
   note STRING(MAX),                       -- the operator's finding; NULL: none
@@ -20,7 +19,8 @@ CREATE TABLE IF NOT EXISTS settlement_conflicts (
 ) PRIMARY KEY (settlement_key, payload_hash),
   INTERLEAVE IN PARENT ledger_movements ON DELETE NO ACTION;
 
--- One row per message that is not a valid payout, with the whole message. The row
+-- One row per message that is not a valid payout, with the whole message. Later
+-- deliveries of it write nothing. The row
 -- expires 30 days after its release; before it expire_from is NULL.
 CREATE TABLE IF NOT EXISTS quarantined_messages (
   message_key BYTES(32) NOT NULL AS (SHA256(identity)) STORED, -- derived, the primary key
@@ -34,8 +34,6 @@ CREATE TABLE IF NOT EXISTS quarantined_messages (
   attributes STRING(MAX),                 -- the message's attributes as a JSON object; NULL: none
   ordering_key STRING(MAX),               -- the message's ordering key; NULL: none
   publish_time TIMESTAMP,                 -- Pub/Sub's publish time of the message; NULL: unknown
-  last_delivery_id STRING(36) NOT NULL,   -- UUID of the latest counted delivery, to count it once
-  deliveries INT64 NOT NULL,              -- number of deliveries
   quarantined_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp of the first delivery
   released_at TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time at which an operator published it again; NULL: not released
   released_by STRING(MAX),                -- the operator; NULL: not released
@@ -46,7 +44,7 @@ CREATE TABLE IF NOT EXISTS quarantined_messages (
   ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 30 DAY));
 
 -- Open conflicts, newest first in each shard.
-CREATE NULL_FILTERED INDEX IF NOT EXISTS settlement_conflicts_open ON settlement_conflicts (open_shard, last_seen_at DESC);
+CREATE NULL_FILTERED INDEX IF NOT EXISTS settlement_conflicts_open ON settlement_conflicts (open_shard, seen_at DESC);
 
 -- Unreleased messages, newest first in each shard.
 CREATE NULL_FILTERED INDEX IF NOT EXISTS quarantined_messages_open ON quarantined_messages (open_shard, quarantined_at DESC);

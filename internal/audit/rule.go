@@ -21,7 +21,6 @@ const (
 	RuleReceiptHash         Rule = "receipt_hash"         // the receipt has the movement's payload hash
 	RuleReceiptCommit       Rule = "receipt_commit"       // receipt and movement are of one commit
 	RuleReceiptFields       Rule = "receipt_fields"       // the receipt is applied, names its delivery, and its metadata is an object of texts
-	RuleReceiptExpiry       Rule = "receipt_expiry"       // the receipt's expiry begins with the final outcome
 	RuleInstructionWanted   Rule = "instruction_wanted"   // an instruction if, and only if, there is a creditor
 	RuleInstructionTransfer Rule = "instruction_transfer" // key, amount, currency and creditor derive from the payout
 	RuleSupersededKeys      Rule = "superseded_keys"      // one superseded key for each decision to send under a new one
@@ -40,17 +39,16 @@ const (
 	RuleConflictHash        Rule = "conflict_hash"        // a conflict's payload hash is its payload's, and not the movement's
 	RuleConflictFields      Rule = "conflict_fields"      // a conflict names the members that differ
 	RuleConflictPayload     Rule = "conflict_payload"     // a conflict's payload is a payout with its settlement ID
-	RuleConflictDeliveries  Rule = "conflict_deliveries"  // a conflict's count and times fit together
+	RuleConflictTime        Rule = "conflict_time"        // a conflict is younger than its settlement
 	RuleConflictResolution  Rule = "conflict_resolution"  // a closed conflict has a name and a time
 	RuleBank                Rule = "bank"                 // the bank's status of the transfer is the instruction's state
 )
 
 // The rules about a message in quarantine.
 const (
-	RuleQuarantineIdentity   Rule = "quarantine_identity"   // the identity is the message's
-	RuleQuarantineReason     Rule = "quarantine_reason"     // the decoder refuses the message for its reason
-	RuleQuarantineDeliveries Rule = "quarantine_deliveries" // it was delivered
-	RuleQuarantineRelease    Rule = "quarantine_release"    // it expires if, and only if, it was released
+	RuleQuarantineIdentity Rule = "quarantine_identity" // the identity is the message's
+	RuleQuarantineReason   Rule = "quarantine_reason"   // the decoder refuses the message for its reason
+	RuleQuarantineRelease  Rule = "quarantine_release"  // it expires if, and only if, it was released
 )
 
 // Remedies that several rules share.
@@ -75,7 +73,6 @@ var remedies = map[Rule]string{
 	RuleReceiptHash:         restore,
 	RuleReceiptCommit:       restore,
 	RuleReceiptFields:       restore,
-	RuleReceiptExpiry:       "set expire_from to the time of the final outcome, or to NULL while there is none: otherwise the receipt expires too early, or never",
 	RuleInstructionWanted:   changedByHand,
 	RuleInstructionTransfer: askBank,
 	RuleSupersededKeys:      askBank,
@@ -93,13 +90,12 @@ var remedies = map[Rule]string{
 	RuleConflictHash:        changedByHand,
 	RuleConflictFields:      changedByHand,
 	RuleConflictPayload:     changedByHand,
-	RuleConflictDeliveries:  restore,
+	RuleConflictTime:        restore,
 	RuleConflictResolution:  "if the row has no name, close it again with settlectl resolve conflict; else restore the columns from a read before the change (point-in-time recovery)",
 
-	RuleQuarantineIdentity:   changedByHand,
-	RuleQuarantineReason:     "the message may be a payout after all: settlectl check reads it; settlectl release publishes it again",
-	RuleQuarantineDeliveries: restore,
-	RuleQuarantineRelease:    "if the row has no name, release it again with settlectl release; else restore the columns from a read before the change (point-in-time recovery)",
+	RuleQuarantineIdentity: changedByHand,
+	RuleQuarantineReason:   "the message may be a payout after all: settlectl check reads it; settlectl release publishes it again",
+	RuleQuarantineRelease:  "if the row has no name, release it again with settlectl release; else restore the columns from a read before the change (point-in-time recovery)",
 }
 
 // Rules returns the names of all rules, sorted.

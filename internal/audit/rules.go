@@ -21,9 +21,9 @@ import (
 // Terms are facts beside the rows that the rules depend on. The zero value fits a
 // store that deletes no receipt, and skips the checks of its other fields.
 type Terms struct {
-	// ReceiptGone reports whether the receipt of an outcome that became final at that
+	// ReceiptGone reports whether the receipt of a settlement that was recorded at that
 	// time may have expired. Nil: no receipt expires.
-	ReceiptGone func(final time.Time) bool
+	ReceiptGone func(recorded time.Time) bool
 	// Compose returns the request body of a payout's transfer. Nil: bodies are not
 	// checked.
 	Compose func(payout.Payout, uuid.UUID) ([]byte, error)
@@ -176,8 +176,8 @@ func (f *findings) movement(m settle.Movement) (intact bool) {
 
 func (f *findings) receipt(one Snapshot, m settle.Movement, past past, t Terms) {
 	if len(one.Receipts) == 0 {
-		gone := !past.final.IsZero() && t.ReceiptGone != nil && t.ReceiptGone(past.final)
-		f.ok(gone, RuleReceiptMissing, "a receipt until it expires, after the final outcome", "movement without receipt")
+		gone := t.ReceiptGone != nil && t.ReceiptGone(m.RecordedAt)
+		f.ok(gone, RuleReceiptMissing, "a receipt until it expires", "movement without receipt")
 		return
 	}
 	r := one.Receipts[0]
@@ -186,12 +186,6 @@ func (f *findings) receipt(one Snapshot, m settle.Movement, past past, t Terms) 
 	f.ok(r.ResultStatus == settle.OutcomeApplied.String() && r.DeliveryID != "", RuleReceiptFields,
 		"the status applied and a delivery ID", "receipt with status %q and delivery ID %q", r.ResultStatus, r.DeliveryID)
 	f.ok(validObject(r.Metadata), RuleReceiptFields, "a JSON object of texts, or NULL", "receipt with other metadata")
-	switch {
-	case past.final.IsZero():
-		f.ok(r.ExpireFrom == nil, RuleReceiptExpiry, "no expiry while the bank instruction is open", "receipt expires from %s", clockOf(r.ExpireFrom))
-	case r.ExpireFrom == nil || !r.ExpireFrom.Equal(past.final):
-		f.broken(RuleReceiptExpiry, "expiry from the final outcome on, "+clock(past.final), "receipt expires from %s", clockOf(r.ExpireFrom))
-	}
 }
 
 // validObject reports whether text can come from [settle.JSONObject].
@@ -336,13 +330,10 @@ func ConflictViolations(m settle.Movement, c spannerstore.ConflictRow) []Violati
 
 func (f *findings) conflict(m settle.Movement, c spannerstore.ConflictRow) {
 	name := "conflict " + string(c.PayloadHash)
-	f.ok(c.Deliveries >= 1 && !c.LastSeenAt.Before(c.FirstSeenAt) && !c.FirstSeenAt.Before(m.RecordedAt) &&
-		(c.Deliveries == 1) == c.LastSeenAt.Equal(c.FirstSeenAt), RuleConflictDeliveries,
-		"one delivery or more, at times after the settlement that fit the count", "%s delivered %d times from %s to %s",
-		name, c.Deliveries, clock(c.FirstSeenAt), clock(c.LastSeenAt))
+	f.ok(!c.SeenAt.Before(m.RecordedAt), RuleConflictTime, "a time after the settlement, "+clock(m.RecordedAt), "%s seen at %s", name, clock(c.SeenAt))
 	closed := c.ResolvedAt != nil && c.ResolvedBy != ""
 	open := c.ResolvedAt == nil && c.ResolvedBy == ""
-	f.ok(open || closed && !c.ResolvedAt.Before(c.FirstSeenAt), RuleConflictResolution,
+	f.ok(open || closed && !c.ResolvedAt.Before(c.SeenAt), RuleConflictResolution,
 		"a name and a time after the first delivery, or neither", "%s closed by %q at %s", name, c.ResolvedBy, clockOf(c.ResolvedAt))
 	if !f.ok(c.PayloadHash != m.PayloadHash, RuleConflictHash, "another payload hash than the movement's", "%s has the movement's", name) {
 		return
@@ -372,7 +363,6 @@ func QuarantineViolations(q spannerstore.QuarantineRow) []Violation {
 		f.ok(refusedFor(q), RuleQuarantineReason, "the reason for which the decoder refuses its data", "quarantined for %s",
 			strings.TrimSpace(string(q.Reason)+" "+q.Member))
 	}
-	f.ok(q.Deliveries >= 1, RuleQuarantineDeliveries, "one or more", "%d deliveries", q.Deliveries)
 	kept := q.ReleasedAt == nil && q.ReleasedBy == "" && q.ExpireFrom == nil
 	released := q.ReleasedAt != nil && q.ReleasedBy != "" && q.ExpireFrom != nil && !q.ReleasedAt.Before(q.QuarantinedAt)
 	f.ok(kept || released, RuleQuarantineRelease, "released_at, released_by and expire_from together, or none",

@@ -147,7 +147,7 @@ func Run(ctx context.Context, client *spanner.Client, o Options) (Summary, error
 const retentionSQL = `SELECT IFNULL(ROW_DELETION_POLICY_EXPRESSION, '') FROM INFORMATION_SCHEMA.TABLES
 WHERE TABLE_SCHEMA = '' AND TABLE_NAME = 'settlement_receipts'`
 
-var policyDays = regexp.MustCompile(`(?i)^OLDER_THAN\(\s*expire_from\s*,\s*INTERVAL\s+(\d+)\s+DAY\s*\)$`)
+var policyDays = regexp.MustCompile(`(?i)^OLDER_THAN\(\s*applied_at\s*,\s*INTERVAL\s+(\d+)\s+DAY\s*\)$`)
 
 // begin chooses the timestamp of all reads, and reads the receipts' retention.
 func (v *verifier) begin(ctx context.Context) error {
@@ -171,7 +171,7 @@ func (v *verifier) begin(ctx context.Context) error {
 	}
 	days := policyDays.FindStringSubmatch(policy)
 	if days == nil {
-		return fmt.Errorf("the row deletion policy of settlement_receipts is %q; expected OLDER_THAN(expire_from, INTERVAL n DAY)", policy)
+		return fmt.Errorf("the row deletion policy of settlement_receipts is %q; expected OLDER_THAN(applied_at, INTERVAL n DAY)", policy)
 	}
 	n, err := strconv.ParseInt(days[1], 10, 16)
 	if err != nil {

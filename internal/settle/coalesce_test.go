@@ -20,11 +20,10 @@ import (
 type gatedStore struct {
 	*memstore.Store
 
-	gate       chan error
-	calls      atomic.Int32
-	changes    atomic.Int32 // calls of Change
-	inside     atomic.Int32
-	overlapped atomic.Bool // two calls of Settle overlapped
+	gate    chan error
+	calls   atomic.Int32
+	changes atomic.Int32 // calls of Change
+	panics  atomic.Bool
 }
 
 func newGatedStore() (*gatedStore, *memstore.Store) {
@@ -34,12 +33,11 @@ func newGatedStore() (*gatedStore, *memstore.Store) {
 
 func (g *gatedStore) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
 	g.calls.Add(1)
-	if g.inside.Add(1) > 1 {
-		g.overlapped.Store(true)
-	}
-	defer g.inside.Add(-1)
 	select {
 	case err := <-g.gate:
+		if g.panics.Load() {
+			panic("broken store")
+		}
 		if err != nil { // the result beside an error has no meaning
 			return settle.Result{Outcome: settle.OutcomeApplied, PayloadHash: s.Hash}, err
 		}
@@ -58,6 +56,7 @@ func (g *gatedStore) Change(ctx context.Context, settlementID string, decide fun
 type answers struct {
 	mu       sync.Mutex
 	outcomes map[settle.Outcome]int
+	known    int
 	errs     []error
 }
 
@@ -70,6 +69,9 @@ func (a *answers) deliver(ctx context.Context, service *settle.Service, data str
 		return
 	}
 	a.outcomes[result.Outcome]++
+	if result.Known {
+		a.known++
+	}
 }
 
 func TestConcurrentDeliveriesCallTheStoreOnce(t *testing.T) {
@@ -119,8 +121,7 @@ func TestCoalescingSeparatesPayouts(t *testing.T) {
 	})
 }
 
-// The store records each delivery of a conflict.
-func TestConflictsAreNotCoalesced(t *testing.T) {
+func TestConflictsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const conflicts = 5
@@ -133,24 +134,19 @@ func TestConflictsAreNotCoalesced(t *testing.T) {
 		for range conflicts {
 			go got.deliver(t.Context(), service, strings.Replace(plain, "4731", "4732", 1))
 		}
-		for range conflicts {
-			synctest.Wait()
-			store.gate <- nil
-		}
 		synctest.Wait()
-		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeConflict] != conflicts {
-			t.Errorf("got %v, %v", got.outcomes, got.errs)
+		store.gate <- nil
+		synctest.Wait()
+		if got.outcomes[settle.OutcomeConflict] != conflicts || got.known != conflicts-1 || store.calls.Load() != 2 {
+			t.Errorf("got %v, %d known, after %d calls of the store", got.outcomes, got.known, store.calls.Load())
 		}
-		if store.overlapped.Load() {
-			t.Error("two deliveries of one payout called the store concurrently")
-		}
-		if all := kept.Snapshot(); len(all.Conflicts) != 1 || all.Conflicts[0].Deliveries != conflicts {
+		if all := kept.Snapshot(); len(all.Conflicts) != 1 {
 			t.Errorf("conflicts %+v", all.Conflicts)
 		}
 	})
 }
 
-func TestFailuresAreNotShared(t *testing.T) {
+func TestFailuresAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store, _ := newGatedStore()
@@ -161,10 +157,34 @@ func TestFailuresAreNotShared(t *testing.T) {
 		synctest.Wait()
 		store.gate <- settle.ErrOutcomeUnknown
 		synctest.Wait()
+		if len(got.errs) != 3 || store.calls.Load() != 1 {
+			t.Errorf("got %v, %v after %d calls of the store", got.outcomes, got.errs, store.calls.Load())
+		}
+		for _, err := range got.errs {
+			if !errors.Is(err, settle.ErrOutcomeUnknown) {
+				t.Errorf("error %v, want the shared one", err)
+			}
+		}
+	})
+}
+
+// After a panic the waiting deliveries fail, and Pub/Sub redelivers them.
+func TestWaitingDeliveriesFailAfterAPanic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		go func() {
+			defer func() { _ = recover() }()
+			_, _ = service.Deliver(t.Context(), message(plain))
+		}()
+		synctest.Wait()
+		go got.deliver(t.Context(), service, plain)
+		synctest.Wait()
+		store.panics.Store(true)
 		store.gate <- nil
 		synctest.Wait()
-		if len(got.errs) != 1 || !errors.Is(got.errs[0], settle.ErrOutcomeUnknown) ||
-			got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != 1 {
+		if len(got.errs) != 1 || len(got.outcomes) != 0 {
 			t.Errorf("got %v, %v", got.outcomes, got.errs)
 		}
 	})
@@ -220,65 +240,6 @@ func TestResultsAreNotCached(t *testing.T) {
 		}
 		if calls := store.calls.Load(); calls != 2 {
 			t.Errorf("%d calls of the store, want one for each delivery", calls)
-		}
-	})
-}
-
-func TestStuckDeliveryDelaysOthersByTheLimit(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const others = 5
-		store, _ := newGatedStore()
-		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
-		stuck, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go got.deliver(stuck, service, plain)
-		synctest.Wait()
-		ctx, cancelOthers := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancelOthers()
-		for range others {
-			go got.deliver(ctx, service, plain)
-		}
-		time.Sleep(3 * time.Second) // of the bubble's time
-		synctest.Wait()
-		if calls := store.calls.Load(); calls != 1+others {
-			t.Fatalf("%d calls of the store, want the stuck one and %d others", calls, others)
-		}
-		cancel() // otherwise the stuck delivery would take one of the errors
-		synctest.Wait()
-		for range others {
-			store.gate <- nil
-		}
-		synctest.Wait()
-		if got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != others-1 || len(got.errs) != 1 {
-			t.Errorf("got %v, %v", got.outcomes, got.errs)
-		}
-	})
-}
-
-// Lease and key lifetime of an instruction count from the call of the store, not from
-// before the wait.
-func TestInstructionTimesCountFromTheStoreCall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store, kept := newGatedStore()
-		bank := &countingBank{}
-		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
-		service.Banking = stepper(store, bank)
-		service.Banking.Now = time.Now
-		go got.deliver(t.Context(), service, wantsBank)
-		synctest.Wait()
-		go got.deliver(t.Context(), service, wantsBank)
-		synctest.Wait()
-		time.Sleep(time.Second)
-		store.gate <- settle.ErrOutcomeUnknown // the first delivery stores nothing
-		synctest.Wait()
-		began := time.Now()
-		store.gate <- nil
-		synctest.Wait()
-		in := kept.Snapshot().Instructions
-		if len(in) != 1 || !in[0].FirstSentAt.Equal(began) || bank.sends.Load() != 1 {
-			t.Errorf("%d sends, instructions %+v, want the first sent at %v", bank.sends.Load(), in, began)
 		}
 	})
 }

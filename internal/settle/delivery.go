@@ -31,6 +31,9 @@ type Message struct {
 	// Subscription is the full name of the delivering subscription; empty when
 	// unknown.
 	Subscription string
+	// Source is the topic by which the message came, or else the subscription: its full
+	// name. Empty when unknown.
+	Source string
 	// PublishTime is the time at which Pub/Sub accepted the message; zero when
 	// unknown.
 	PublishTime time.Time

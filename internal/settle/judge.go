@@ -1,7 +1,7 @@
 package settle
 
 import (
-	"fmt"
+	"slices"
 
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -15,7 +15,7 @@ const (
 	ActionNone Action = iota
 	// ActionInsert inserts receipt, movement and instruction together.
 	ActionInsert
-	// ActionRecordConflict inserts the conflict, or raises its count.
+	// ActionRecordConflict inserts the conflict.
 	ActionRecordConflict
 )
 
@@ -30,43 +30,67 @@ type Judgement struct {
 // Judge compares s with the stored rows of its settlement ID. No other code tells
 // duplicate and conflict apart.
 //
-// It fails with [payout.ErrUnknownHashVersion] where it cannot compare the stored
-// hash.
+// Where the stored rows contradict each other the movement decides, and the result's
+// Disagreement tells the contradiction: a delivery must not fail for ever because of it.
+//
+// It fails with [transfer.ErrNoBank] for a new payout that is [Settlement.Unroutable].
 func Judge(stored Stored, s Settlement) (Judgement, error) {
-	result := Result{SettlementID: s.Payout.SettlementID, PayloadHash: s.Hash, Instruction: stored.Instruction}
-	if stored.Movement == nil {
-		result.Outcome = OutcomeApplied
-		if s.Instruction != nil {
-			result.Instruction = transfer.StateUncertain
+	result := Result{SettlementID: s.Payout.SettlementID, PayloadHash: s.Hash}
+	receipt, movement := stored.Receipt, stored.Movement
+	switch {
+	case receipt.Decides(s.Payout):
+		result.Outcome, result.AppliedAt = OutcomeDuplicate, receipt.AppliedAt
+		if receipt.DeliveryID == s.DeliveryID {
+			result.Outcome = OutcomeApplied
+			result.Instruction = s.createdState()
 		}
+		return Judgement{Result: result}, nil
+	case movement == nil && s.Unroutable():
+		return Judgement{}, transfer.ErrNoBank
+	case movement == nil:
+		result.Outcome, result.Instruction = OutcomeApplied, s.createdState()
 		return Judgement{Action: ActionInsert, Result: result}, nil
 	}
-	known, own := stored.Movement.PayloadHash, false
-	result.AppliedAt = stored.Movement.RecordedAt
-	if stored.Receipt != nil {
-		known, own = stored.Receipt.PayloadHash, stored.Receipt.DeliveryID == s.DeliveryID
-	} else {
-		result.ReceiptExpired = true
+	result.AppliedAt, result.ReceiptExpired = movement.RecordedAt, receipt == nil
+	if receipt != nil && receipt.PayloadHash != movement.PayloadHash {
+		result.Disagreement = DisagreementReceipt
 	}
-	same, err := known.Matches(s.Payout)
-	if err != nil {
-		return Judgement{}, fmt.Errorf("judge settlement %q: %w", s.Payout.SettlementID, err)
+	fields := movement.DifferingMembers(s.Payout)
+	if slices.Contains(fields, FieldPayloadHash) {
+		result.Disagreement = DisagreementHash
 	}
-	switch {
-	case same && own:
-		result.Outcome = OutcomeApplied
-	case same:
+	same, err := movement.PayloadHash.Matches(s.Payout)
+	if err != nil { // no known algorithm made the stored hash: the columns decide
+		same = slices.Equal(fields, []string{FieldPayloadHash})
+	}
+	if same {
 		result.Outcome = OutcomeDuplicate
-	default:
-		result.Outcome = OutcomeConflict
-		result.Fields = stored.Movement.DifferingMembers(s.Payout)
-		if stored.ConflictDeliveryID == s.DeliveryID {
-			break // this delivery recorded it, and the answer was lost
-		}
-		return Judgement{Action: ActionRecordConflict, Result: result}, nil
+		return Judgement{Result: result}, nil
 	}
-	return Judgement{Result: result}, nil
+	result.Outcome, result.Fields = OutcomeConflict, fields
+	if stored.ConflictKnown {
+		result.Known = true
+		return Judgement{Result: result}, nil
+	}
+	return Judgement{Action: ActionRecordConflict, Result: result}, nil
 }
+
+// createdState is the state of the instruction that the settlement's commit creates.
+func (s Settlement) createdState() transfer.State {
+	if s.Instruction == nil {
+		return transfer.StateNone
+	}
+	return transfer.StateUncertain
+}
+
+// The contradictions between stored rows, as [Result] tells them.
+const (
+	// DisagreementReceipt means that receipt and movement have different payload hashes.
+	DisagreementReceipt = "receipt_and_movement_differ"
+	// DisagreementHash means that the movement's payload hash is not the hash of its
+	// columns, or was made by an algorithm that this program does not know.
+	DisagreementHash = "movement_and_hash_differ"
+)
 
 // FieldPayloadHash is among the differing members of a conflict when the stored
 // movement does not match its own payload hash: the ledger was changed by hand.
@@ -85,7 +109,7 @@ func (m Movement) DifferingMembers(p payout.Payout) []string {
 	differs(payout.MemberSettlementID, settled.SettlementID != p.SettlementID)
 	differs(payout.MemberAccountID, settled.AccountID != p.AccountID)
 	differs(payout.MemberAmountCents, settled.AmountCents != p.AmountCents)
-	differs(payout.MemberCurrency, differentCurrency(settled, p))
+	differs(payout.MemberCurrency, intact && differentCurrency(settled, p) || !intact && settled.Currency != p.Currency)
 	differs(payout.MemberCreditorAccount, settled.CreditorAccount != p.CreditorAccount)
 	differs(payout.MemberReference, settled.Reference != p.Reference)
 	differs(FieldPayloadHash, !intact)

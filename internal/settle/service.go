@@ -13,17 +13,13 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// coalesceLimit bounds the wait for another delivery of the same payout. After it the
-// waiting deliveries call the store, so a stuck delivery does not make them fail.
-const coalesceLimit = 2 * time.Second
-
 // Service settles deliveries. Its fields are set once, before the first call;
 // it is safe for concurrent use.
 type Service struct {
 	// Store keeps settlements and quarantined messages. Required.
 	Store Store
 	// Banking makes the steps of bank instructions. Nil means that no bank is
-	// configured: payouts with a creditor account fail with [transfer.ErrNoBank].
+	// configured: new payouts with a creditor account fail with [transfer.ErrNoBank].
 	Banking *transfer.Stepper
 	// DefaultCurrency is the currency of messages without one. Empty means that such
 	// messages are quarantined.
@@ -45,9 +41,13 @@ type inflightKey struct {
 
 // inflightSettle is one call of the store that other deliveries wait for.
 type inflightSettle struct {
-	done   chan struct{} // closed when result is set
-	result Result        // outcome unknown after an error
+	done   chan struct{} // closed when result and err are set
+	result Result
+	err    error
 }
+
+// errNoResult is the error that deliveries share after a panic.
+var errNoResult = errors.New("another delivery of the payout ended without a result")
 
 // Deliver settles or quarantines one delivery. A nil error means that the result is
 // committed and the message can be acknowledged. After an error no commit is known,
@@ -59,118 +59,121 @@ func (s *Service) Deliver(ctx context.Context, d Delivery) (Result, error) {
 	}
 	p, err := payout.Decode(d.Message.Data, s.DefaultCurrency)
 	if refusal, refused := errors.AsType[*payout.Refusal](err); refused {
-		return s.quarantine(ctx, d, refusal)
+		return s.refuse(ctx, d, p, refusal)
 	}
-	st := Settlement{Payout: p, Hash: p.Hash(), DeliveryID: s.NewID(), Message: d.Message}
-	result, shared, err := s.coalesce(ctx, &st)
-	switch {
-	case err != nil:
+	st := Settlement{Payout: p, Hash: p.Hash(), DeliveryID: s.NewID(), Message: d.Message, Redelivered: d.Attempt > 1}
+	result, err := s.coalesce(ctx, &st)
+	if err != nil {
 		return Result{SettlementID: p.SettlementID, PayloadHash: st.Hash}, fmt.Errorf("settle %q: %w", p.SettlementID, err)
-	case shared, s.Banking == nil, result.Instruction != transfer.StateUncertain && result.Instruction != transfer.StateAccepted:
-		return result, nil
 	}
-	return s.goOnAtTheBank(ctx, st, result), nil
+	if result.Outcome == OutcomeApplied && st.Instruction != nil {
+		s.sendCreated(ctx, st, &result)
+	}
+	return result, nil
 }
 
-// coalesce settles st. Concurrent deliveries of one payout in this instance call the
-// store one after another. Once a call has found or made the settlement, the waiting
-// deliveries are duplicates and share its result. A settlement never changes, so the
-// shared result stays true. Deliveries of other payouts never wait.
+// coalesce settles st. Concurrent deliveries of one payout in this instance share one
+// call of the store, its failure too: Pub/Sub redelivers each of them. Deliveries of
+// other payouts never wait.
 //
-// Failures and conflicts are not shared: the next delivery calls the store itself.
-// Coalescing saves calls and decides nothing, since each instance coalesces alone.
-func (s *Service) coalesce(ctx context.Context, st *Settlement) (result Result, shared bool, err error) {
+// A settlement never changes, so the shared result stays true. Coalescing saves calls
+// and decides nothing, since each instance coalesces alone.
+func (s *Service) coalesce(ctx context.Context, st *Settlement) (Result, error) {
+	if ctx.Err() != nil {
+		return Result{}, context.Cause(ctx)
+	}
 	key := inflightKey{st.Payout.SettlementID, st.Hash}
-	own := &inflightSettle{done: make(chan struct{})}
-	limit := time.NewTimer(coalesceLimit)
-	defer limit.Stop()
-	for waiting := true; waiting; {
-		if ctx.Err() != nil {
-			return Result{}, false, fmt.Errorf("wait for another delivery of the payout: %w", context.Cause(ctx))
-		}
-		s.mu.Lock()
-		other, found := s.inflight[key]
-		if !found {
-			if s.inflight == nil {
-				s.inflight = make(map[inflightKey]*inflightSettle)
-			}
-			s.inflight[key] = own
-			defer func() {
-				s.mu.Lock()
-				delete(s.inflight, key)
-				s.mu.Unlock()
-				if err == nil {
-					own.result = result // unknown after a panic
-				}
-				close(own.done)
-			}()
-		}
+	s.mu.Lock()
+	if other, found := s.inflight[key]; found {
 		s.mu.Unlock()
-		if !found {
-			break
-		}
 		select {
 		case <-other.done:
-		case <-limit.C:
-			waiting = false
-			continue
 		case <-ctx.Done():
-			continue
 		}
-		if outcome := other.result.Outcome; outcome == OutcomeApplied || outcome == OutcomeDuplicate {
-			result = other.result
-			result.Outcome = OutcomeDuplicate
-			return result, true, nil
+		if ctx.Err() != nil {
+			return Result{}, fmt.Errorf("wait for another delivery of the payout: %w", context.Cause(ctx))
 		}
+		return other.result.shared(), other.err
 	}
-	if st.Payout.CreditorAccount != "" { // created after the wait, because its times begin with the call of the store
-		if st.Instruction, err = s.Banking.Create(st.Payout, st.DeliveryID); err != nil {
-			return Result{}, false, err
-		}
+	own := &inflightSettle{done: make(chan struct{}), err: errNoResult}
+	if s.inflight == nil {
+		s.inflight = make(map[inflightKey]*inflightSettle)
 	}
-	result, err = s.Store.Settle(ctx, *st)
-	return result, false, err
+	s.inflight[key] = own
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.inflight, key)
+		s.mu.Unlock()
+		close(own.done)
+	}()
+	if st.Payout.WantsBank() && s.Banking != nil {
+		created, err := s.Banking.Create(st.Payout, st.DeliveryID)
+		if err != nil {
+			own.err = err
+			return Result{}, err
+		}
+		st.Instruction = created
+	}
+	own.result, own.err = s.Store.Settle(ctx, *st)
+	return own.result, own.err
 }
 
-// goOnAtTheBank makes the next step of the settlement's instruction. The delivery that
-// created the instruction sends it; a later one makes the due step. The settlement is
-// already committed, so only the reported state depends on the step, and the
-// reconciler repeats a failed one.
-func (s *Service) goOnAtTheBank(ctx context.Context, st Settlement, result Result) Result {
-	var (
-		state transfer.State
-		err   error
-	)
-	switch result.Outcome {
+// shared is the result for a delivery that waited for the one that committed it.
+func (r Result) shared() Result {
+	switch r.Outcome {
 	case OutcomeApplied:
-		created := *st.Instruction
-		created.CreatedAt = result.AppliedAt
-		state, err = s.Banking.SendCreated(ctx, created)
-	case OutcomeDuplicate:
-		state, err = s.Banking.Step(ctx, result.SettlementID)
-	case OutcomeConflict, OutcomeQuarantined, OutcomeUnknown:
-		return result
+		r.Outcome, r.Instruction = OutcomeDuplicate, transfer.StateNone
+	case OutcomeConflict:
+		r.Known = true
+	case OutcomeDuplicate, OutcomeQuarantined, OutcomeUnknown:
 	}
-	switch {
-	case err == nil:
-		result.Instruction = state
-	case !errors.Is(err, transfer.ErrNotDue):
+	return r
+}
+
+// sendCreated makes the first step of the instruction that the delivery created. The
+// settlement is already committed, so only the reported state depends on the step, and
+// the reconciler repeats a failed one.
+func (s *Service) sendCreated(ctx context.Context, st Settlement, result *Result) {
+	created := *st.Instruction
+	created.CreatedAt = result.AppliedAt
+	state, err := s.Banking.SendCreated(ctx, created)
+	if err != nil {
 		s.Banking.Log.LogAttrs(ctx, slog.LevelError, "bank step deferred",
 			slog.String("settlement_id", result.SettlementID), slog.String("error", err.Error()))
+		return
 	}
-	return result
+	result.Instruction = state
+}
+
+// refuse quarantines a message that is not a valid payout. A payout whose only fault is
+// the absent currency can be settled: its hash does not depend on the default currency,
+// which may have been removed between the commit and this delivery.
+func (s *Service) refuse(ctx context.Context, d Delivery, p payout.Payout, refusal *payout.Refusal) (Result, error) {
+	if p.SettlementID == "" {
+		return s.quarantine(ctx, d, refusal)
+	}
+	settled, err := s.Store.Movement(ctx, p.SettlementID)
+	if err != nil {
+		return Result{SettlementID: p.SettlementID, PayloadHash: p.Hash()}, fmt.Errorf("settle %q: %w", p.SettlementID, err)
+	}
+	if settled != nil && settled.PayloadHash == p.Hash() {
+		return Result{Outcome: OutcomeDuplicate, SettlementID: p.SettlementID, PayloadHash: p.Hash(), AppliedAt: settled.RecordedAt}, nil
+	}
+	return s.quarantine(ctx, d, refusal)
 }
 
 func (s *Service) quarantine(ctx context.Context, d Delivery, refusal *payout.Refusal) (Result, error) {
 	result := Result{Refusal: refusal}
-	q := Quarantined{Message: d.Message, Refusal: *refusal, DeliveryID: s.NewID()}
+	q := Quarantined{Message: d.Message, Refusal: *refusal}
 	if len(d.Message.Data) > MaxQuarantineBytes {
 		return result, fmt.Errorf("quarantine message %q of %d bytes: %w", d.Message.ID, len(d.Message.Data), ErrTooLargeToKeep)
 	}
-	if err := s.Store.Quarantine(ctx, q); err != nil {
+	known, err := s.Store.Quarantine(ctx, q)
+	if err != nil {
 		return result, fmt.Errorf("quarantine message %q: %w", d.Message.ID, err)
 	}
-	result.Outcome = OutcomeQuarantined
+	result.Outcome, result.Known = OutcomeQuarantined, known
 	return result, nil
 }
 
@@ -218,14 +221,19 @@ type Result struct {
 	// AppliedAt is the commit timestamp of the settlement's movement. Zero for a
 	// quarantined message.
 	AppliedAt time.Time `json:"applied_at,omitzero"`
-	// Instruction is the state of the settlement's bank instruction;
+	// Instruction is the state of the bank instruction that this delivery created;
 	// [transfer.StateNone] for none.
 	Instruction transfer.State `json:"instruction,omitzero"`
+	// Known reports that the conflict or the quarantined message was recorded before.
+	Known bool `json:"known,omitzero"`
 	// Fields names the members in which a conflicting payout differs from the
 	// settled one, in the order of the payout message's table.
 	Fields []string `json:"fields,omitempty"`
 	// ReceiptExpired reports that the receipt has expired and the movement decided.
 	ReceiptExpired bool `json:"receipt_expired,omitzero"`
+	// Disagreement names the contradiction between stored rows that the delivery found;
+	// empty for none. The movement decided, and a person has to look.
+	Disagreement string `json:"disagreement,omitzero"`
 	// Refusal is the reason for quarantine; nil otherwise. Its detail may quote the
 	// message, so it is neither in the answer nor in the log.
 	Refusal *payout.Refusal `json:",embed"`
@@ -236,10 +244,14 @@ func (r Result) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 8)
 	for _, text := range [...]struct{ key, value string }{
 		{"outcome", cmp.Or(string(r.Outcome), "unknown")}, {"settlement_id", r.SettlementID}, {"payload_hash", string(r.PayloadHash)}, {"instruction", string(r.Instruction)},
+		{"disagreement", r.Disagreement},
 	} {
 		if text.value != "" {
 			attrs = append(attrs, slog.String(text.key, text.value))
 		}
+	}
+	if r.Known {
+		attrs = append(attrs, slog.Bool("known", true))
 	}
 	if r.ReceiptExpired {
 		attrs = append(attrs, slog.Bool("receipt_expired", true))

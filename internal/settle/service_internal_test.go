@@ -29,7 +29,7 @@ func TestInflightIsEmptyAfterItsDeliveries(t *testing.T) {
 		st := Settlement{Payout: payout.Payout{SettlementID: "stl-8472"}}
 		ctx, cancel := context.WithCancel(t.Context())
 		for _, c := range []context.Context{t.Context(), ctx, t.Context()} {
-			go func() { _, _, _ = service.coalesce(c, &st) }()
+			go func() { _, _ = service.coalesce(c, &st) }()
 			synctest.Wait()
 		}
 		if len(service.inflight) != 1 {
@@ -37,10 +37,8 @@ func TestInflightIsEmptyAfterItsDeliveries(t *testing.T) {
 		}
 		cancel()
 		synctest.Wait()
-		for range 2 {
-			store.results <- errors.New("store is down")
-			synctest.Wait()
-		}
+		store.results <- errors.New("store is down")
+		synctest.Wait()
 		if len(service.inflight) != 0 {
 			t.Errorf("left in progress: %v", service.inflight)
 		}

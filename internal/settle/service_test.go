@@ -143,7 +143,9 @@ var errStore = errors.New("store is down")
 func (failingStore) Settle(context.Context, settle.Settlement) (settle.Result, error) {
 	return settle.Result{Outcome: settle.OutcomeApplied}, errStore
 }
-func (failingStore) Quarantine(context.Context, settle.Quarantined) error { return errStore }
+func (failingStore) Quarantine(context.Context, settle.Quarantined) (bool, error) {
+	return false, errStore
+}
 
 func TestDeliverGivesNoOutcomeAfterAnError(t *testing.T) {
 	t.Parallel()
@@ -185,8 +187,97 @@ func TestJudgeReportsATamperedMovement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"amount_cents", "currency", "reference", settle.FieldPayloadHash}
+	want := []string{"amount_cents", "reference", settle.FieldPayloadHash}
 	if diff := cmp.Diff(want, judgement.Result.Fields); diff != "" {
 		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+// The default currency was removed between the commit and its redelivery.
+func TestAbsentCurrencyOfASettledPayoutIsADuplicate(t *testing.T) {
+	t.Parallel()
+	store := memstore.New(func() time.Time { return noon })
+	service := newService(store)
+	first, err := service.Deliver(t.Context(), message(plain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	service.DefaultCurrency = ""
+	for _, test := range []struct {
+		data string
+		want settle.Outcome
+	}{
+		{plain, settle.OutcomeDuplicate},
+		{strings.Replace(plain, "4731", "4732", 1), settle.OutcomeQuarantined},
+		{strings.Replace(plain, "stl-8472", "stl-8473", 1), settle.OutcomeQuarantined},
+		{strings.Replace(plain, "4731", "0", 1), settle.OutcomeQuarantined},
+	} {
+		result, err := service.Deliver(t.Context(), message(test.data))
+		if err != nil || result.Outcome != test.want {
+			t.Errorf("%s: %v, %v; want %v", test.data, result.Outcome, err, test.want)
+		}
+		if test.want == settle.OutcomeDuplicate && !result.AppliedAt.Equal(first.AppliedAt) {
+			t.Errorf("applied at %v, want %v", result.AppliedAt, first.AppliedAt)
+		}
+	}
+	if all := store.Snapshot(); len(all.Movements) != 1 || len(all.Conflicts) != 0 || len(all.Quarantined) != 3 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+func TestKnownMessagesAreReported(t *testing.T) {
+	t.Parallel()
+	service := newService(memstore.New(func() time.Time { return noon }))
+	for _, data := range []string{plain, strings.Replace(plain, "4731", "4732", 1), "not JSON"} {
+		for n := range 2 {
+			result, err := service.Deliver(t.Context(), message(data))
+			if err != nil || result.Known != (n == 1 && data != plain) {
+				t.Errorf("%s, delivery %d: %+v, %v", data, n, result, err)
+			}
+		}
+	}
+}
+
+// redeliveryStore records whether a settlement is marked as redelivered.
+type redeliveryStore struct {
+	settle.Store
+
+	redelivered []bool
+}
+
+func (s *redeliveryStore) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	s.redelivered = append(s.redelivered, st.Redelivered)
+	return s.Store.Settle(ctx, st)
+}
+
+func TestSecondAttemptIsARedelivery(t *testing.T) {
+	t.Parallel()
+	store := &redeliveryStore{Store: memstore.New(func() time.Time { return noon })}
+	service := newService(store)
+	for _, attempt := range []int{0, 1, 2, 7} {
+		d := message(plain)
+		d.Attempt = attempt
+		if _, err := service.Deliver(t.Context(), d); err != nil {
+			t.Error(err)
+		}
+	}
+	if diff := cmp.Diff([]bool{false, false, true, true}, store.redelivered); diff != "" {
+		t.Errorf("redelivered (-want +got):\n%s", diff)
+	}
+}
+
+func TestJudgeReportsAReceiptThatContradictsTheMovement(t *testing.T) {
+	t.Parallel()
+	settled, err := payout.Decode([]byte(plain), "USD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := settle.Stored{
+		Movement: &settle.Movement{SettlementID: "stl-8472", AccountID: "reserve-claims", AmountCents: 4731, Currency: "USD", PayloadHash: settled.Hash()},
+		Receipt:  &settle.Receipt{PayloadHash: "v1:00", DeliveryID: "other"},
+	}
+	judgement, err := settle.Judge(stored, settle.Settlement{Payout: settled, Hash: settled.Hash(), DeliveryID: "d"})
+	if err != nil || judgement.Result.Outcome != settle.OutcomeDuplicate || judgement.Result.Disagreement != settle.DisagreementReceipt {
+		t.Errorf("%+v, %v", judgement, err)
 	}
 }

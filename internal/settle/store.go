@@ -29,20 +29,21 @@ type Store interface {
 	//
 	// In one atomic, isolated step it reads the rows of s's settlement ID, calls
 	// [Judge] and carries out the decision: it inserts receipt, movement and
-	// instruction together, records a conflict, or changes nothing. A Store may use a
-	// shorter path that always gives the same result. It never changes stored receipts
-	// and movements.
+	// instruction together, inserts a conflict, or changes nothing. A Store may use a
+	// shorter path that always gives the same result. It never changes a stored row.
 	//
 	// A Store that does not know whether its commit succeeded reads the rows, and
 	// recognises its own commit by s's delivery ID. It fails with [ErrOutcomeUnknown]
-	// where this read does not decide either. A conflict whose answer was lost is
-	// counted once, unless another delivery of it was recorded in between.
+	// where this read does not decide either. It fails with [transfer.ErrNoBank] for a
+	// new payout that is [Settlement.Unroutable].
 	Settle(ctx context.Context, s Settlement) (Result, error)
 
-	// Quarantine stores q.Message whole, once per identity. For a stored message it
-	// raises only the count of deliveries. A delivery that is recorded twice in a row,
-	// because its answer was lost, is counted once.
-	Quarantine(ctx context.Context, q Quarantined) error
+	// Movement reads the movement of a settlement ID; nil: there is none.
+	Movement(ctx context.Context, settlementID string) (*Movement, error)
+
+	// Quarantine stores q.Message whole, once per identity. It reports whether the
+	// message was known; then it writes nothing.
+	Quarantine(ctx context.Context, q Quarantined) (known bool, err error)
 }
 
 // ErrOutcomeUnknown reports that the answer to a commit was lost, and that reading
@@ -69,14 +70,19 @@ type Settlement struct {
 	Message Message
 	// Instruction is the payout's credit transfer; nil for none.
 	Instruction *transfer.Instruction
+	// Redelivered means that Pub/Sub delivered the message before. A Store can then read
+	// before it writes, because the payout is probably settled.
+	Redelivered bool
 }
+
+// Unroutable reports that the payout wants a bank instruction and has none, because no
+// bank serves it. Such a payout is compared with the stored one and never inserted.
+func (s Settlement) Unroutable() bool { return s.Payout.WantsBank() && s.Instruction == nil }
 
 // Quarantined is a message that is not a valid payout, with the reason.
 type Quarantined struct {
 	Message Message
 	Refusal payout.Refusal
-	// DeliveryID is unique to the delivery, as in [Settlement].
-	DeliveryID string
 }
 
 // Identity identifies a message in quarantine by subscription, message ID and a
@@ -107,15 +113,13 @@ func JSONObject(m map[string]string) (string, error) {
 // Stored are the rows of one settlement ID. The zero value is a settlement ID that
 // was never settled.
 type Stored struct {
-	// Movement is nil if the settlement ID is new.
+	// Movement is nil if the settlement ID is new. It is not needed where
+	// [Receipt.Decides].
 	Movement *Movement
 	// Receipt is nil if it has expired or the settlement ID is new.
 	Receipt *Receipt
-	// Instruction is the state of the bank instruction; [transfer.StateNone] for none.
-	Instruction transfer.State
-	// ConflictDeliveryID is the last delivery that recorded a conflict under the
-	// incoming payload hash; empty for no such conflict.
-	ConflictDeliveryID string
+	// ConflictKnown means that a conflict is recorded under the incoming payload hash.
+	ConflictKnown bool
 }
 
 // Movement is a row of the ledger. It is permanent.
@@ -127,11 +131,25 @@ type Movement struct {
 	CreditorAccount string // empty for none
 	Reference       string // empty for none
 	PayloadHash     payout.Hash
-	RecordedAt      time.Time
+	// Source is the topic or subscription by which the settling message came; empty
+	// when unknown.
+	Source     string
+	RecordedAt time.Time
 }
 
 // Receipt proves that a settlement ID was processed.
 type Receipt struct {
 	PayloadHash payout.Hash
 	DeliveryID  string
+	AppliedAt   time.Time
+}
+
+// Decides reports whether the receipt alone shows that p is settled. Another payload
+// hash does not decide, because only the movement has the members to compare.
+func (r *Receipt) Decides(p payout.Payout) bool {
+	if r == nil {
+		return false
+	}
+	same, err := r.PayloadHash.Matches(p)
+	return err == nil && same
 }

@@ -4,120 +4,140 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"google.golang.org/grpc/codes"
+	"github.com/googleapis/gax-go/v2"
+	"github.com/googleapis/gax-go/v2/apierror"
 )
 
 // errClosed is the error of calls after Close.
 var errClosed = errors.New("the store is closed")
 
-// openTimeout bounds the opening of a client. Opening sends no RPC to Spanner, but it
-// can look for credentials.
-const openTimeout = 30 * time.Second
+const (
+	// sessionResource is the type of the missing resource in the error of a request whose
+	// session Spanner has deleted. Such a request did nothing.
+	sessionResource = "type.googleapis.com/google.spanner.v1.Session"
+	// maxSessions bounds the clients of one exchange.
+	maxSessions = 3
+	// closeDelay leaves the calls in progress of a client that was given up to their ends.
+	closeDelay = 30 * time.Second
+	// calm is the time without a new client after which the back-off begins anew.
+	calm = time.Minute
+)
 
-// openedClient is a client that is open or opening, with the number of its calls in
-// progress. After giveUp it is closed at the end of its last call.
-type openedClient struct {
-	ready  chan struct{} // closed when client or err is set
-	client *spanner.Client
-	err    error
-
-	// Guarded by Store.mu.
-	users     int
-	succeeded int // calls without an error
-	givenUp   bool
-}
-
-// open opens the client without holding a lock. Each caller waits under its own deadline.
-func (o *openedClient) open(ctx context.Context, open func(context.Context) (*spanner.Client, error)) {
-	defer close(o.ready)
-	done := make(chan *openedClient, 1)
-	go func() { done <- tryOpen(ctx, open) }()
-	select {
-	case result := <-done:
-		o.client, o.err = result.client, result.err
-	case <-time.After(openTimeout):
-		o.err = fmt.Errorf("open spanner database: not open within %v", openTimeout)
-		go func() {
-			if late := <-done; late.client != nil {
-				late.client.Close()
+// exchange runs f with the open client, within the limit of one attempt. Where Spanner
+// has deleted the client's session, it runs f again with another client.
+//
+// After a timeout the rest of the call avoids the connections that the attempt used: one
+// of them may be dead without being closed.
+func (s *Store) exchange(ctx context.Context, f func(context.Context, *spanner.Client) error) error {
+	r, ok := ctx.Value(routeKey{}).(*route)
+	if !ok {
+		r = &route{}
+		ctx = context.WithValue(ctx, routeKey{}, r)
+	}
+	for sessions := 1; ; sessions++ {
+		s.mu.Lock()
+		client, err := s.current, error(nil)
+		s.mu.Unlock()
+		if client == nil {
+			if client, err = s.opened(ctx); err != nil {
+				return err
 			}
-		}()
+		}
+		limited, cancel := context.WithTimeout(ctx, s.attemptTimeout)
+		err = f(limited, client)
+		timedOut := limited.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case timedOut:
+			r.avoidUsed()
+			return err
+		case !sessionDeleted(err):
+			return err
+		}
+		s.giveUp(client)
+		if sessions == maxSessions {
+			return err
+		}
 	}
 }
 
-func tryOpen(ctx context.Context, open func(context.Context) (*spanner.Client, error)) (result *openedClient) {
-	result = &openedClient{}
-	defer func() {
+// opened waits for the client that the first call opens, and the next call after
+// [Store.giveUp]. Opening sends no RPC to Spanner, but it can look for credentials.
+func (s *Store) opened(ctx context.Context) (*spanner.Client, error) {
+	select {
+	case opened := <-s.opening.DoChan("", s.openNext):
+		client, _ := opened.Val.(*spanner.Client)
+		return client, opened.Err
+	case <-ctx.Done(): // the opening continues for later calls
+		return nil, fmt.Errorf("open spanner database: %w", context.Cause(ctx))
+	}
+}
+
+// openNext opens a client for all waiting calls. The client outlives their requests. Each
+// client soon after another waits longer, because Spanner may be the cause.
+func (s *Store) openNext() (opened any, err error) {
+	defer func() { // a panic here would end the process
 		if p := recover(); p != nil {
-			result.err = fmt.Errorf("open spanner database: panic of type %T", p)
+			opened, err = nil, fmt.Errorf("open spanner database: panic of type %T", p)
 		}
 	}()
-	result.client, result.err = open(ctx)
-	return result
-}
-
-// isReady reports whether open has ended, also with an error.
-func (o *openedClient) isReady() bool {
-	select {
-	case <-o.ready:
-		return true
-	default:
-		return false
-	}
-}
-
-// ended gives the client up after a call with an error that it can have caused, or after
-// the last call of a client that was given up. before is o.succeeded at the beginning of
-// the call. The caller holds mu.
-func (s *Store) ended(ctx context.Context, o *openedClient, before int, err error) {
+	s.mu.Lock()
+	current, closed := s.current, s.closed
+	s.mu.Unlock()
 	switch {
-	case o.givenUp:
-		s.giveUp(o)
-	case !o.isReady(): // the caller's deadline has passed; open continues
-	case o.err != nil || mayBeBroken(ctx, err, o.succeeded > before):
-		s.giveUp(o)
+	case closed:
+		return nil, errClosed
+	case current != nil: // opened since the caller looked
+		return current, nil
+	}
+	if time.Since(s.openedAt) > calm {
+		s.backoff = gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
+	} else {
+		time.Sleep(s.backoff.Pause())
+	}
+	s.openedAt = time.Now()
+	client, err := s.open(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		client.Close()
+		return nil, errClosed
+	}
+	s.current = client
+	return client, nil
+}
+
+// giveUp makes the next call open another client.
+func (s *Store) giveUp(client *spanner.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.current == client {
+		s.current = nil
+		time.AfterFunc(closeDelay, client.Close)
 	}
 }
 
-// giveUp removes o from the store and closes it after its last call.
-func (s *Store) giveUp(o *openedClient) {
-	o.givenUp = true
-	if s.current == o {
+// Close closes the database. Later calls fail.
+func (s *Store) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	if s.current != nil {
+		s.current.Close()
 		s.current = nil
 	}
-	if o.users == 0 {
-		go func() { // closing waits for the network
-			<-o.ready
-			if o.client != nil {
-				o.client.Close()
-			}
-		}()
-	}
 }
 
-// mayBeBroken reports whether the client's state can have caused err. othersSucceed means
-// that other calls succeeded during this one.
-//
-// A cancelled caller is no sign of a broken client: cancelled requests must not close a
-// connection in use. A deadline beside successful calls is none either: then Spanner is
-// slow, and a new connection would add to its load.
-func mayBeBroken(ctx context.Context, err error, othersSucceed bool) bool {
-	if err == nil || callerIsGone(ctx) {
-		return false
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return !othersSucceed
-	}
-	switch spanner.ErrCode(err) { //nolint:exhaustive // the other codes are answers of Spanner
-	case codes.Unavailable, codes.DeadlineExceeded:
-		return !othersSucceed
-	case codes.NotFound:
-		return strings.Contains(err.Error(), "Session not found")
-	default:
-		return false
-	}
+// sessionDeleted reports whether Spanner has deleted the client's session.
+func sessionDeleted(err error) bool {
+	api, ok := errors.AsType[*apierror.APIError](err)
+	return ok && api.Details().ResourceInfo.GetResourceType() == sessionResource
 }

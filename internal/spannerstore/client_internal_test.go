@@ -5,27 +5,39 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/googleapis/gax-go/v2/apierror"
+	"google.golang.org/api/option"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
-// use acquires the client and releases it.
+// newStore returns a store that opens clients by open.
+func newStore(open func() (*spanner.Client, error)) *Store {
+	return &Store{attemptTimeout: MaxAttemptTimeout, open: func(context.Context) (*spanner.Client, error) { return open() }}
+}
+
+// use exchanges nothing.
 func (s *Store) use(ctx context.Context) error {
-	_, release, err := s.acquire(ctx)
-	release(err)
-	return err
+	return s.exchange(ctx, func(context.Context, *spanner.Client) error { return nil })
 }
 
 func TestNextCallRetriesOpen(t *testing.T) {
 	t.Parallel()
 	failed, attempts := errors.New("no credentials"), 0
-	store := &Store{open: func(context.Context) (*spanner.Client, error) {
+	store := newStore(func() (*spanner.Client, error) {
 		attempts++
 		if attempts == 1 {
 			return nil, failed
 		}
 		return new(spanner.Client), nil
-	}}
+	})
 	if err := store.use(t.Context()); !errors.Is(err, failed) {
 		t.Errorf("error %v, want that of open", err)
 	}
@@ -34,22 +46,10 @@ func TestNextCallRetriesOpen(t *testing.T) {
 	}
 }
 
-func TestOpenReturnsWhenTheCallersContextEnds(t *testing.T) {
-	t.Parallel()
-	hang := make(chan struct{})
-	defer close(hang)
-	store := &Store{open: func(context.Context) (*spanner.Client, error) { <-hang; return nil, errors.New("late") }}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := store.use(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("error %v, want the context's", err)
-	}
-}
-
 func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	t.Parallel()
 	goOn, attempts := make(chan struct{}), 0
-	store := &Store{open: func(context.Context) (*spanner.Client, error) { attempts++; <-goOn; return new(spanner.Client), nil }}
+	store := newStore(func() (*spanner.Client, error) { attempts++; <-goOn; return new(spanner.Client), nil })
 	for range 5 {
 		ctx, cancel := context.WithTimeout(t.Context(), 1)
 		if err := store.use(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -63,42 +63,65 @@ func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	}
 }
 
-// The race detector reports an acquire that reads the client while it is being opened.
-func TestCancelledAcquireDoesNotReadTheClient(t *testing.T) {
-	t.Parallel()
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 100 {
-		store := &Store{open: func(context.Context) (*spanner.Client, error) { return new(spanner.Client), nil }}
-		client, release, err := store.acquire(cancelled)
-		release(err)
-		if (client == nil) != (err != nil) {
-			t.Errorf("client %p, error %v", client, err)
-		}
-		if err := store.use(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestOpenRecoversAPanic(t *testing.T) {
 	t.Parallel()
-	store := &Store{open: func(context.Context) (*spanner.Client, error) { panic("S3CRET") }}
+	store := newStore(func() (*spanner.Client, error) { panic("S3CRET") })
 	if err := store.use(t.Context()); err == nil || strings.Contains(err.Error(), "S3CRET") {
 		t.Errorf("error %v", err)
 	}
 }
 
-func TestReleaseAfterAPanic(t *testing.T) {
+func errSessionDeleted(t *testing.T) error {
+	t.Helper()
+	answer, err := status.New(codes.NotFound, "any text").WithDetails(&errdetails.ResourceInfo{ResourceType: sessionResource})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrapped, ok := apierror.FromError(answer.Err())
+	if !ok {
+		t.Fatal("no API error")
+	}
+	return wrapped
+}
+
+// A database that loses every session must not be asked for new ones all the time.
+func TestReopeningBacksOff(t *testing.T) {
 	t.Parallel()
-	store := &Store{open: func(context.Context) (*spanner.Client, error) { return new(spanner.Client), nil }}
-	func() {
-		defer func() { _ = recover() }()
-		client, release, err := store.acquire(t.Context())
-		defer func() { release(err) }()
-		panic(client)
-	}()
-	if store.current.users != 0 {
-		t.Errorf("%d users, want 0", store.current.users)
+	synctest.Test(t, func(t *testing.T) {
+		opened := 0
+		store := newStore(func() (*spanner.Client, error) { opened++; return new(spanner.Client), nil })
+		for began := time.Now(); time.Since(began) < 2*time.Minute; {
+			if err := store.use(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond) // of the bubble's time
+			store.current = nil          // as giveUp does
+		}
+		if opened < 20 || opened > 200 {
+			t.Errorf("%d clients in two minutes", opened)
+		}
+	})
+}
+
+// An exchange that Spanner refused for the session did nothing, so it runs again.
+func TestExchangeRunsAgainWithAnotherSession(t *testing.T) {
+	t.Parallel()
+	deleted := errSessionDeleted(t)
+	store := newStore(func() (*spanner.Client, error) {
+		return spanner.NewClientWithConfig(t.Context(), "projects/p/instances/i/databases/d", spanner.ClientConfig{DisableNativeMetrics: true},
+			option.WithoutAuthentication(), option.WithEndpoint("127.0.0.1:1"), // connects to nothing
+			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())))
+	})
+	t.Cleanup(store.Close)
+	var used []*spanner.Client
+	err := store.exchange(t.Context(), func(_ context.Context, client *spanner.Client) error {
+		used = append(used, client)
+		if len(used) == 1 {
+			return deleted
+		}
+		return nil
+	})
+	if err != nil || len(used) != 2 || used[0] == used[1] {
+		t.Errorf("%v after %d exchanges", err, len(used))
 	}
 }

@@ -7,15 +7,16 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/storetest"
+	"github.com/settleonce/settleonce/schema"
 )
 
 // newStore returns a store whose clients share one wire.
@@ -60,22 +61,21 @@ func TestWorkingClientIsKept(t *testing.T) {
 	if _, err := store.Change(t.Context(), "stl-8472", notDue); !errors.Is(err, transfer.ErrNotDue) {
 		t.Errorf("error %v, want ErrNotDue", err)
 	}
-	unknown := storetest.NewSettlement(t, other)
-	unknown.Hash = "v2:00"
-	must(store.Settle(t.Context(), unknown))
-	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); !errors.Is(err, payout.ErrUnknownHashVersion) || errors.Is(err, settle.ErrOutcomeUnknown) {
-		t.Errorf("error %v, want only ErrUnknownHashVersion", err)
-	}
 	must(store.Settle(t.Context(), storetest.NewSettlement(t, third)))
 	if n := w.clients(); n != 1 {
 		t.Errorf("%d clients, want 1", n)
 	}
 }
 
-// One call fails while another is in progress. Later calls get a new client, and the call
-// in progress keeps the old one.
-func TestBrokenClientIsReplaced(t *testing.T) {
+// Spanner has deleted the session while a call is in progress. The next call succeeds
+// with a new client, and the call in progress keeps the old one.
+func TestDeletedSessionIsReplaced(t *testing.T) {
 	t.Parallel()
+	deleted, err := status.New(codes.NotFound, "any text").WithDetails(
+		&errdetails.ResourceInfo{ResourceType: "type.googleapis.com/google.spanner.v1.Session"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b, w := newBackend(t), &wire{}
 	store := newStore(t, b, w)
 	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
@@ -86,8 +86,10 @@ func TestBrokenClientIsReplaced(t *testing.T) {
 		switch commit {
 		case 1:
 			return fault{first: func() { close(underWay); <-goOn }}
+		case 2:
+			return fault{err: deleted.Err(), lose: true}
 		default:
-			return fault{err: status.Error(codes.Unavailable, "down"), lose: true}
+			return fault{}
 		}
 	})
 	slow := make(chan error, 1)
@@ -99,16 +101,9 @@ func TestBrokenClientIsReplaced(t *testing.T) {
 		slow <- err
 	}()
 	<-underWay
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if _, err := store.Settle(ctx, storetest.NewSettlement(t, third)); err == nil {
-		t.Fatal("settled while Spanner is down")
-	}
-	w.mu.Lock()
-	w.fault = nil
-	w.mu.Unlock()
-	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, third)); err != nil {
-		t.Error(err)
+	result, err := store.Settle(t.Context(), storetest.NewSettlement(t, third))
+	if err != nil || result.Outcome != settle.OutcomeApplied {
+		t.Errorf("outcome %v, %v", result.Outcome, err)
 	}
 	if n := w.clients(); n != 1 {
 		t.Errorf("%d new clients, want 1", n)
@@ -119,6 +114,57 @@ func TestBrokenClientIsReplaced(t *testing.T) {
 	}
 }
 
+// A restore creates the database anew under its name: the client's session is gone. The
+// first delivery after it succeeds.
+func TestRecreatedDatabaseGetsANewSession(t *testing.T) {
+	t.Parallel()
+	b, w := newBackend(t), &wire{}
+	store := newStore(t, b, w)
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, plain)); err != nil {
+		t.Fatal(err)
+	}
+	emulator := emulatortest.Spanner(t)
+	if err := emulator.DropDatabase(t.Context(), b.database); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, third)); err == nil {
+		t.Error("settled without a database")
+	}
+	statements, err := schema.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := emulator.CreateDatabase(t.Context(), b.database, statements); err != nil {
+		t.Fatal(err)
+	}
+	result, err := store.Settle(t.Context(), storetest.NewSettlement(t, third))
+	if err != nil || result.Outcome != settle.OutcomeApplied {
+		t.Errorf("outcome %v, %v", result.Outcome, err)
+	}
+}
+
+// An unavailable Spanner is no reason for a new client: gRPC connects again by itself.
+func TestUnavailabilityKeepsTheClient(t *testing.T) {
+	t.Parallel()
+	b, w := newBackend(t), &wire{}
+	store := newStore(t, b, w)
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
+		t.Fatal(err)
+	}
+	w.watch(func(int) fault { return fault{err: status.Error(codes.Unavailable, "down"), lose: true} })
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := store.Settle(ctx, storetest.NewSettlement(t, third)); err == nil {
+		t.Fatal("settled while Spanner is down")
+	}
+	w.mu.Lock()
+	w.fault = nil
+	w.mu.Unlock()
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, third)); err != nil || w.clients() != 0 {
+		t.Errorf("%v with %d new clients", err, w.clients())
+	}
+}
+
 const third = `{"settlement_id":"stl-3","account_id":"a","amount_cents":3}`
 
 func TestCallsFailAfterClose(t *testing.T) {
@@ -126,7 +172,7 @@ func TestCallsFailAfterClose(t *testing.T) {
 	b, w := newBackend(t), &wire{}
 	store := newStore(t, b, w)
 	store.Close()
-	if err := store.Quarantine(t.Context(), settle.Quarantined{}); err == nil || len(w.seen()) != 0 {
+	if _, err := store.Quarantine(t.Context(), settle.Quarantined{}); err == nil || len(w.seen()) != 0 {
 		t.Errorf("error %v, RPCs %q", err, w.seen())
 	}
 }

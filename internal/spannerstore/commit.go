@@ -25,15 +25,19 @@ func unknownOutcome(errs ...error) error {
 // in any case, and reads for many such callers would delay others.
 func callerIsGone(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// insert inserts rows in one Commit and returns its commit timestamp. A repeated insert
+// commit inserts rows in one Commit and returns its commit timestamp. A repeated insert
 // fails because the rows exist.
-func insert(ctx context.Context, client *spanner.Client, tag string, rows []*spanner.Mutation) (time.Time, error) {
-	return client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag))
+func (s *Store) commit(ctx context.Context, tag string, rows []*spanner.Mutation) (committed time.Time, err error) {
+	err = s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
+		committed, err = client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag), spanner.ApplyCommitOptions(s.commitOptions))
+		return err
+	})
+	return committed, err
 }
 
 // readWrite runs fn in a read-write transaction and returns its commit
 // timestamp. fn may be run several times.
-func (s *Store) readWrite(ctx context.Context, client *spanner.Client, tag string, fn func(context.Context, *spanner.ReadWriteTransaction) error) (time.Time, error) {
+func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Context, *spanner.ReadWriteTransaction) error) (committed time.Time, err error) {
 	if s.emulatorTxLock != nil {
 		select {
 		case s.emulatorTxLock <- struct{}{}:
@@ -42,8 +46,12 @@ func (s *Store) readWrite(ctx context.Context, client *spanner.Client, tag strin
 			return time.Time{}, ctx.Err()
 		}
 	}
-	response, err := client.ReadWriteTransactionWithOptions(ctx, fn, spanner.TransactionOptions{TransactionTag: tag})
-	return response.CommitTs, err
+	err = s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
+		response, err := client.ReadWriteTransactionWithOptions(ctx, fn, spanner.TransactionOptions{TransactionTag: tag, CommitOptions: s.commitOptions})
+		committed = response.CommitTs
+		return err
+	})
+	return committed, err
 }
 
 // commitStatus is the known state of a commit.
@@ -73,6 +81,21 @@ func commitStatusOf(err error) commitStatus {
 	default:
 		return commitUnknown
 	}
+}
+
+// afterRepetition is the state after several Commits of the same rows, of which the last
+// has state s. Its refusal proves nothing about the others.
+func (s commitStatus) afterRepetition() commitStatus {
+	if s == commitRefused {
+		return commitUnknown
+	}
+	return s
+}
+
+// timedOut reports whether err is the end of a deadline, as this package or the client
+// library tells it.
+func timedOut(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || spanner.ErrCode(err) == codes.DeadlineExceeded
 }
 
 // redactedError hides text that can quote column values from logs and answers.

@@ -106,11 +106,6 @@ func TestTwoPayloadsRaceUnderOneID(t *testing.T) {
 		if len(all.Movements) != len(ids) || len(all.Receipts) != len(ids) || len(all.Conflicts) != len(ids) {
 			t.Errorf("%d movements, %d receipts, %d conflicts", len(all.Movements), len(all.Receipts), len(all.Conflicts))
 		}
-		for _, c := range all.Conflicts {
-			if c.Deliveries != atOnce/2 {
-				t.Errorf("settlement %s: conflict delivered %d times, want %d", c.SettlementID, c.Deliveries, atOnce/2)
-			}
-		}
 		for _, violation := range all.Violations(false) {
 			t.Error(violation)
 		}

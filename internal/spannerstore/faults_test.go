@@ -3,8 +3,10 @@ package spannerstore_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/storetest"
@@ -27,7 +30,8 @@ type wire struct {
 	// fault returns the fault of each Commit, by its number from 1.
 	fault func(commit int) fault
 	n     int
-	fired int // injected faults
+	fired int    // injected faults
+	trips *trips // nil: RPCs do not wait
 }
 
 // fault disturbs one Commit. The zero value does not.
@@ -46,7 +50,7 @@ func (w *wire) options() []option.ClientOption {
 }
 
 func (w *wire) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	f := w.note(path.Base(method))
+	f := w.note(ctx, path.Base(method))
 	if f.first != nil {
 		f.first()
 	}
@@ -63,12 +67,16 @@ func (w *wire) unary(ctx context.Context, method string, req, reply any, cc *grp
 }
 
 func (w *wire) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	w.note(path.Base(method))
+	w.note(ctx, path.Base(method))
 	return streamer(ctx, desc, cc, method, opts...)
 }
 
-func (w *wire) note(method string) fault {
+func (w *wire) note(ctx context.Context, method string) fault {
 	w.mu.Lock()
+	if w.trips != nil {
+		waits := w.trips
+		defer waits.join(ctx)
+	}
 	defer w.mu.Unlock()
 	w.rpcs = append(w.rpcs, method)
 	if method != "Commit" || w.fault == nil {
@@ -96,7 +104,7 @@ func (w *wire) wantFired(t *testing.T) {
 func (w *wire) watch(f func(commit int) fault) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.rpcs, w.n, w.fault = nil, 0, f
+	w.rpcs, w.n, w.fault, w.trips = nil, 0, f, nil
 }
 
 func (w *wire) seen() []string {
@@ -110,42 +118,6 @@ const (
 	changed = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4732}`
 	other   = `{"settlement_id":"stl-1","account_id":"reserve-claims","amount_cents":1}`
 )
-
-func TestRPCsOfADelivery(t *testing.T) {
-	t.Parallel()
-	b, w := newBackend(t), &wire{}
-	store := b.open(t, w.options()...)
-	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil { // creates the client's session
-		t.Fatal(err)
-	}
-	for _, step := range []struct {
-		name    string
-		message string
-		want    settle.Outcome
-		rpcs    []string
-	}{
-		{"fresh", plain, settle.OutcomeApplied, []string{"Commit"}},
-		{"duplicate", plain, settle.OutcomeDuplicate, []string{"Commit", "ExecuteStreamingSql"}},
-		{"conflict", changed, settle.OutcomeConflict, []string{"Commit", "ExecuteStreamingSql", "Commit"}},
-		{"conflict again", changed, settle.OutcomeConflict, []string{"Commit", "ExecuteStreamingSql", "ExecuteStreamingSql", "Commit"}},
-	} {
-		w.watch(nil)
-		result, err := store.Settle(t.Context(), storetest.NewSettlement(t, step.message))
-		if err != nil || result.Outcome != step.want {
-			t.Errorf("%s: %v, %v", step.name, result.Outcome, err)
-		}
-		if diff := cmp.Diff(step.rpcs, w.seen()); diff != "" {
-			t.Errorf("%s: RPCs (-want +got):\n%s", step.name, diff)
-		}
-	}
-	w.watch(nil)
-	if err := store.Quarantine(t.Context(), settle.Quarantined{DeliveryID: "d"}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"Commit"}, w.seen()); diff != "" {
-		t.Errorf("quarantine: RPCs (-want +got):\n%s", diff)
-	}
-}
 
 // lostAnswers are the errors of a lost answer.
 var lostAnswers = map[string]error{
@@ -267,8 +239,8 @@ func TestLostAnswerRecordsAConflictOnce(t *testing.T) {
 		if len(all.Conflicts) != 1 || len(all.Movements) != 1 || len(all.Violations(false)) > 0 {
 			t.Fatalf("stored %+v", all)
 		}
-		if got := all.Conflicts[0].Deliveries; !delivered && got != 1 || got > 2 {
-			t.Errorf("one delivery counted %d times", got)
+		if result.Known && !delivered {
+			t.Error("the delivery that recorded the conflict found it known")
 		}
 	})
 }
@@ -279,12 +251,12 @@ func TestLostAnswerQuarantinesOnce(t *testing.T) {
 		b, w := newBackend(t), &wire{}
 		store := b.open(t, w.options()...)
 		w.watch(f)
-		q := settle.Quarantined{DeliveryID: storetest.DeliveryID(), Refusal: payout.Refusal{Reason: payout.ReasonEmptyData}}
-		if err := store.Quarantine(t.Context(), q); err != nil {
-			t.Errorf("quarantine: %v", err)
+		q := settle.Quarantined{Refusal: payout.Refusal{Reason: payout.ReasonEmptyData}}
+		if known, err := store.Quarantine(t.Context(), q); err != nil || known {
+			t.Errorf("quarantine: known %t, %v", known, err)
 		}
 		w.wantFired(t)
-		if rows := b.Snapshot(t).Quarantined; len(rows) != 1 || rows[0].Deliveries != 1 {
+		if rows := b.Snapshot(t).Quarantined; len(rows) != 1 {
 			t.Errorf("stored %+v", rows)
 		}
 	})
@@ -325,5 +297,116 @@ func TestSettleDoesNotReadForACancelledCaller(t *testing.T) {
 				t.Errorf("redelivered: %v, %v; want %v", result.Outcome, err, test.replay)
 			}
 		})
+	}
+}
+
+// The deadline ends while the answer is lost. The store reads in its own time.
+func TestLostAnswerAtTheDeadline(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		deliver func(ctx context.Context, store settle.Store) error
+		stored  func(all audit.Snapshot) int
+	}{
+		{"settlement", func(ctx context.Context, store settle.Store) error {
+			result, err := store.Settle(ctx, storetest.NewSettlement(t, plain))
+			if err == nil && result.Outcome != settle.OutcomeApplied {
+				return fmt.Errorf("outcome %v", result.Outcome)
+			}
+			return err
+		}, func(all audit.Snapshot) int { return len(all.Movements) - 1 }},
+		{"conflict", func(ctx context.Context, store settle.Store) error {
+			st := storetest.NewSettlement(t, strings.Replace(other, ":1}", ":2}", 1))
+			st.Redelivered = true // its first Commit is the conflict's
+			_, err := store.Settle(ctx, st)
+			return err
+		}, func(all audit.Snapshot) int { return len(all.Conflicts) }},
+		{"quarantine", func(ctx context.Context, store settle.Store) error {
+			_, err := store.Quarantine(ctx, settle.Quarantined{Refusal: payout.Refusal{Reason: payout.ReasonEmptyData}})
+			return err
+		}, func(all audit.Snapshot) int { return len(all.Quarantined) }},
+	} {
+		for _, lose := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, request lost %t", test.name, lose), func(t *testing.T) {
+				t.Parallel()
+				b, w := newBackend(t), &wire{}
+				store := b.open(t, w.options()...)
+				if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				w.watch(func(int) fault {
+					return fault{err: status.Error(codes.DeadlineExceeded, "late"), lose: lose, then: func() { <-ctx.Done() }}
+				})
+				err := test.deliver(ctx, store)
+				w.wantFired(t)
+				if lose != errors.Is(err, settle.ErrOutcomeUnknown) || !lose && err != nil {
+					t.Errorf("error %v", err)
+				}
+				if n := test.stored(b.Snapshot(t)); (n == 1) == lose {
+					t.Errorf("%d rows stored", n)
+				}
+			})
+		}
+	}
+}
+
+// The client library repeats a Commit whose answer was lost. The refusal of the second
+// says nothing about the first.
+func TestRefusalAfterARepeatedCommit(t *testing.T) {
+	t.Parallel()
+	for _, lose := range []bool{false, true} {
+		t.Run(fmt.Sprintf("first request lost %t", lose), func(t *testing.T) {
+			t.Parallel()
+			b, w := newBackend(t), &wire{}
+			store := b.open(t, w.options()...)
+			plan := func(commit int) fault {
+				switch commit {
+				case 1:
+					return fault{err: status.Error(codes.Unavailable, "connection reset"), lose: lose}
+				case 2:
+					return fault{err: status.Error(codes.PermissionDenied, "no longer"), lose: true}
+				default:
+					return fault{}
+				}
+			}
+			w.watch(plan)
+			result, err := store.Settle(t.Context(), storetest.NewSettlement(t, plain))
+			if err != nil || result.Outcome != settle.OutcomeApplied {
+				t.Errorf("outcome %v, %v", result.Outcome, err)
+			}
+			w.watch(plan)
+			st := storetest.NewSettlement(t, changed)
+			st.Redelivered = true // its first Commit is the conflict's
+			result, err = store.Settle(t.Context(), st)
+			if err != nil || result.Outcome != settle.OutcomeConflict || result.Known {
+				t.Errorf("%+v, %v", result, err)
+			}
+			w.watch(plan)
+			known, err := store.Quarantine(t.Context(), settle.Quarantined{Refusal: payout.Refusal{Reason: payout.ReasonEmptyData}})
+			if err != nil || known {
+				t.Errorf("quarantine: known %t, %v", known, err)
+			}
+			all := b.Snapshot(t)
+			if len(all.Movements) != 1 || len(all.Conflicts) != 1 || len(all.Quarantined) != 1 {
+				t.Errorf("stored %+v", all)
+			}
+		})
+	}
+}
+
+// A refusal of the only Commit is final: nothing is read, and nothing is stored.
+func TestRefusalOfTheOnlyCommit(t *testing.T) {
+	t.Parallel()
+	b, w := newBackend(t), &wire{}
+	store := b.open(t, w.options()...)
+	w.watch(func(int) fault { return fault{err: status.Error(codes.PermissionDenied, "no"), lose: true} })
+	_, err := store.Settle(t.Context(), storetest.NewSettlement(t, plain))
+	if err == nil || errors.Is(err, settle.ErrOutcomeUnknown) {
+		t.Errorf("error %v, want the refusal", err)
+	}
+	if _, err := store.Quarantine(t.Context(), settle.Quarantined{}); err == nil || errors.Is(err, settle.ErrOutcomeUnknown) {
+		t.Errorf("error %v, want the refusal", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -17,15 +18,10 @@ const tagInstruction = "bank_instruction"
 
 // Change implements transfer.Store. After a lost answer it runs the transaction
 // again: decide recognises its own change.
-func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, err error) {
-	client, release, err := s.acquire(ctx)
-	defer func() { release(err) }()
-	if err != nil {
-		return transfer.Change{}, err
-	}
+func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
 	var lastErr error
 	for range maxCommits {
-		change, decided, err := s.changeInstruction(ctx, client, id, decide)
+		change, decided, err := s.changeInstruction(ctx, id, decide)
 		if decided {
 			return change, err
 		}
@@ -46,8 +42,8 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 
 // changeInstruction makes the change in one read-write transaction. decided says
 // that err comes from decide, or reports a missing instruction.
-func (s *Store) changeInstruction(ctx context.Context, client *spanner.Client, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
-	_, err = s.readWrite(ctx, client, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+func (s *Store) changeInstruction(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (change transfer.Change, decided bool, err error) {
+	_, err = s.readWrite(ctx, tagInstruction, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		change, decided = transfer.Change{}, false
 		in, err := ReadInstruction(ctx, tx, tagInstruction, id)
 		if err != nil {
@@ -63,67 +59,35 @@ func (s *Store) changeInstruction(ctx context.Context, client *spanner.Client, i
 	return change, decided, err
 }
 
-// ReadInstruction reads the bank instruction of a settlement, in one query that
-// carries a request tag. It fails with [transfer.ErrNoInstruction].
-func ReadInstruction(ctx context.Context, tx Querier, tag, id string) (transfer.Instruction, error) {
-	var found *instructionRow
-	err := tx.QueryWithOptions(ctx, spanner.Statement{
-		SQL: instructionSQL, Params: map[string]any{"settlement_key": SettlementKey(id)},
-	}, spanner.QueryOptions{RequestTag: tag}).Do(func(row *spanner.Row) (err error) {
-		found, err = scanInstruction(row)
+// ReadInstruction reads the bank instruction of a settlement, by key and with a request
+// tag. It fails with [transfer.ErrNoInstruction].
+func ReadInstruction(ctx context.Context, tx Reader, tag, id string) (transfer.Instruction, error) {
+	var (
+		key, opts  = spanner.Key{SettlementKey(id)}, &spanner.ReadOptions{RequestTag: tag}
+		found      []InstructionRow
+		movements  []settle.Movement
+		superseded []SupersededRow
+	)
+	reads, ctx := errgroup.WithContext(ctx)
+	reads.Go(func() (err error) {
+		found, err = Instructions.Rows(ctx, tx, key, opts)
 		return err
 	})
-	switch {
-	case err != nil:
+	reads.Go(func() (err error) {
+		movements, err = Movements.Rows(ctx, tx, key, opts, "amount_cents", "currency", "creditor_account")
+		return err
+	})
+	reads.Go(func() (err error) {
+		superseded, err = SupersededKeys.Rows(ctx, tx, key.AsPrefix(), opts, "idempotency_key", "superseded_at")
+		return err
+	})
+	if err := reads.Wait(); err != nil {
 		return transfer.Instruction{}, fmt.Errorf("read bank instruction: %w", err)
-	case found == nil:
+	}
+	if len(found) == 0 || len(movements) == 0 {
 		return transfer.Instruction{}, transfer.ErrNoInstruction
 	}
-	return found.row.Join(found.movement, found.superseded)
-}
-
-// instructionSQL reads an instruction with the columns of its movement and the
-// keys that it had before.
-var instructionSQL = `SELECT ` + Select(new(instructionRow).fields()) + `,
-  ARRAY(SELECT AS STRUCT ` + Select(supersededKey("k", new(SupersededRow))) + `
-        FROM bank_superseded_keys AS k WHERE k.settlement_key = i.settlement_key ORDER BY k.generation) AS superseded
-FROM bank_instructions AS i
-JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key
-WHERE i.settlement_key = @settlement_key`
-
-type instructionRow struct {
-	row        InstructionRow
-	movement   settle.Movement
-	superseded []SupersededRow
-}
-
-func (r *instructionRow) fields() []Field {
-	return slices.Concat(Instructions.As("i", &r.row), Movements.As("m", &r.movement, "amount_cents", "currency", "creditor_account"))
-}
-
-func supersededKey(alias string, row *SupersededRow) []Field {
-	return SupersededKeys.As(alias, row, "idempotency_key", "superseded_at")
-}
-
-func scanInstruction(row *spanner.Row) (*instructionRow, error) {
-	var (
-		in   instructionRow
-		keys []spanner.NullRow
-	)
-	if err := Scan(row, in.fields()); err != nil {
-		return nil, err
-	}
-	if err := row.ColumnByName("superseded", &keys); err != nil {
-		return nil, err
-	}
-	for _, key := range keys {
-		var old SupersededRow
-		if err := Scan(&key.Row, supersededKey("k", &old)); err != nil {
-			return nil, err
-		}
-		in.superseded = append(in.superseded, old)
-	}
-	return &in, nil
+	return found[0].Join(movements[0], superseded)
 }
 
 // newInstructionRows inserts an instruction as it is created.
@@ -169,9 +133,6 @@ func changeRows(c transfer.Change) []*spanner.Mutation {
 		rows = append(rows, Reversals.Insert(ReversalRow{
 			SettlementID: c.Next.SettlementID, AmountCents: c.Next.Transfer.AmountCents, Reason: string(c.Next.State), RecordedAt: spanner.CommitTimestamp,
 		}))
-	}
-	if c.Settled {
-		rows = append(rows, Receipts.Update(ReceiptRow{SettlementID: c.Next.SettlementID, ExpireFrom: &spanner.CommitTimestamp}, "settlement_id", "expire_from"))
 	}
 	return rows
 }
@@ -273,12 +234,9 @@ const emulatorHint = "@{spanner_emulator.disable_query_null_filtered_index_check
 
 // queryIndexes runs a query of the indexes by shard. It is one strong read, of all
 // shards at the same timestamp.
-func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) (err error) {
-	client, release, err := s.acquire(ctx)
-	defer func() { release(err) }()
-	if err != nil {
-		return err
-	}
-	return client.Single().QueryWithOptions(ctx, spanner.Statement{SQL: s.hint + sql, Params: params},
-		spanner.QueryOptions{RequestTag: tagDue}).Do(each)
+func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) error {
+	return s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
+		return client.Single().QueryWithOptions(ctx, spanner.Statement{SQL: s.hint + sql, Params: params},
+			spanner.QueryOptions{RequestTag: tagDue}).Do(each)
+	})
 }

@@ -22,6 +22,7 @@ var Movements = Table[settle.Movement]{"ledger_movements", settlementKey, func(m
 		{Name: "creditor_account", to: &m.CreditorAccount, nullable: true},
 		{Name: "reference", to: &m.Reference, nullable: true},
 		{Name: "payload_hash", to: (*string)(&m.PayloadHash)},
+		{Name: "source", to: &m.Source, nullable: true},
 		{Name: "recorded_at", to: &m.RecordedAt},
 	}
 }}
@@ -36,7 +37,6 @@ type ReceiptRow struct {
 	PublishTime  *time.Time // nil: unknown
 	Metadata     string     // a JSON object; empty: none
 	AppliedAt    time.Time
-	ExpireFrom   *time.Time // nil: kept
 }
 
 // Receipts is the table settlement_receipts.
@@ -50,7 +50,6 @@ var Receipts = Table[ReceiptRow]{"settlement_receipts", settlementKey, func(r *R
 		{Name: "publish_time", to: &r.PublishTime},
 		{Name: "metadata", to: &r.Metadata, nullable: true},
 		{Name: "applied_at", to: &r.AppliedAt},
-		{Name: "expire_from", to: &r.ExpireFrom},
 	}
 }}
 
@@ -191,18 +190,16 @@ var Events = Table[EventRow]{"bank_instruction_events", settlementKey, func(e *E
 
 // ConflictRow is a row of settlement_conflicts.
 type ConflictRow struct {
-	SettlementID   string
-	PayloadHash    payout.Hash
-	Fields         []string
-	Payload        []byte
-	MessageID      string
-	LastDeliveryID string
-	Deliveries     int64
-	FirstSeenAt    time.Time
-	LastSeenAt     time.Time
-	ResolvedAt     *time.Time // nil: open
-	ResolvedBy     string     // empty: open
-	Note           string     // empty: none
+	SettlementID string
+	PayloadHash  payout.Hash
+	Fields       []string
+	Payload      []byte
+	MessageID    string
+	Source       string // topic or subscription; empty: unknown
+	SeenAt       time.Time
+	ResolvedAt   *time.Time // nil: open
+	ResolvedBy   string     // empty: open
+	Note         string     // empty: none
 }
 
 // Conflicts is the table settlement_conflicts.
@@ -213,10 +210,8 @@ var Conflicts = Table[ConflictRow]{"settlement_conflicts", settlementKey, func(c
 		{Name: "fields", to: &c.Fields},
 		{Name: "payload", to: &c.Payload},
 		{Name: "message_id", to: &c.MessageID},
-		{Name: "last_delivery_id", to: &c.LastDeliveryID},
-		{Name: "deliveries", to: &c.Deliveries},
-		{Name: "first_seen_at", to: &c.FirstSeenAt},
-		{Name: "last_seen_at", to: &c.LastSeenAt},
+		{Name: "source", to: &c.Source, nullable: true},
+		{Name: "seen_at", to: &c.SeenAt},
 		{Name: "resolved_at", to: &c.ResolvedAt},
 		{Name: "resolved_by", to: &c.ResolvedBy, nullable: true},
 		{Name: "note", to: &c.Note, nullable: true},
@@ -225,23 +220,21 @@ var Conflicts = Table[ConflictRow]{"settlement_conflicts", settlementKey, func(c
 
 // QuarantineRow is a row of quarantined_messages.
 type QuarantineRow struct {
-	Identity       string
-	MessageID      string
-	Subscription   string
-	Reason         payout.Reason
-	Member         string
-	Detail         string
-	Data           []byte
-	Attributes     string // a JSON object; empty: none
-	OrderingKey    string
-	PublishTime    *time.Time // nil: unknown
-	LastDeliveryID string
-	Deliveries     int64
-	QuarantinedAt  time.Time
-	ReleasedAt     *time.Time // nil: not released
-	ReleasedBy     string     // empty: not released
-	Note           string     // empty: none
-	ExpireFrom     *time.Time // nil: kept
+	Identity      string
+	MessageID     string
+	Subscription  string
+	Reason        payout.Reason
+	Member        string
+	Detail        string
+	Data          []byte
+	Attributes    string // a JSON object; empty: none
+	OrderingKey   string
+	PublishTime   *time.Time // nil: unknown
+	QuarantinedAt time.Time
+	ReleasedAt    *time.Time // nil: not released
+	ReleasedBy    string     // empty: not released
+	Note          string     // empty: none
+	ExpireFrom    *time.Time // nil: kept
 }
 
 // Quarantined is the table quarantined_messages.
@@ -257,8 +250,6 @@ var Quarantined = Table[QuarantineRow]{"quarantined_messages", "message_key", fu
 		{Name: "attributes", to: &q.Attributes, nullable: true},
 		{Name: "ordering_key", to: &q.OrderingKey, nullable: true},
 		{Name: "publish_time", to: &q.PublishTime},
-		{Name: "last_delivery_id", to: &q.LastDeliveryID},
-		{Name: "deliveries", to: &q.Deliveries},
 		{Name: "quarantined_at", to: &q.QuarantinedAt},
 		{Name: "released_at", to: &q.ReleasedAt},
 		{Name: "released_by", to: &q.ReleasedBy, nullable: true},

@@ -2,29 +2,35 @@ package spannerstore
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"sync"
 	"time"
 
 	"cloud.google.com/go/spanner"
+	"github.com/googleapis/gax-go/v2"
+	"golang.org/x/sync/singleflight"
 	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// RereadTimeout bounds the read after a lost answer, in addition to the caller's
-// deadline.
+// RereadTimeout bounds the reads after a lost answer. They have it beside the caller's
+// deadline, which may have ended the commit.
 const RereadTimeout = 5 * time.Second
 
 // maxCommits bounds the commits of one call. Usually there are at most two; each further
 // one follows a lost race or a lost answer.
 const maxCommits = 5
 
-// Store keeps settlements in a Spanner database. It opens the database in its first call.
-// After an error that the client itself can cause, it opens it again: an instance lives
-// for days, and a client whose session Spanner has deleted fails for ever. It is safe for
-// concurrent use. The zero value is not usable; see [New].
+// maxReads bounds the exchanges of one read.
+const maxReads = 3
+
+// Store keeps settlements in a Spanner database. It opens the database in its first call,
+// and again after Spanner has deleted the client's session: an instance lives for days,
+// and such a client fails for ever. It is safe for concurrent use. The zero value is not
+// usable; see [New].
 type Store struct {
 	open func(context.Context) (*spanner.Client, error)
 	// emulatorTxLock serialises read-write transactions, because the emulator mishandles
@@ -33,8 +39,17 @@ type Store struct {
 	// hint precedes queries of NULL_FILTERED indexes in the emulator; otherwise empty.
 	hint string
 
+	// attemptTimeout bounds each exchange with Spanner, so that one dead connection does
+	// not take the whole budget of a delivery.
+	attemptTimeout time.Duration
+	commitOptions  spanner.CommitOptions
+
+	opening  singleflight.Group
+	openedAt time.Time   // of the latest client; used by openNext only
+	backoff  gax.Backoff // before the next client; used by openNext only
+
 	mu      sync.Mutex
-	current *openedClient // nil: the next call opens one
+	current *spanner.Client // nil: the next call opens one
 	closed  bool
 }
 
@@ -54,24 +69,40 @@ type Config struct {
 	// after another, and queries of NULL_FILTERED indexes have a hint. The client finds
 	// the emulator by SPANNER_EMULATOR_HOST or by Options.
 	Emulator bool
+	// AttemptTimeout bounds each exchange with Spanner. Zero or more than
+	// [MaxAttemptTimeout] means MaxAttemptTimeout.
+	AttemptTimeout time.Duration
+	// MaxCommitDelay lets Spanner delay the commits of settling by so much, to commit more
+	// of them together. At most 500 ms; zero means no delay.
+	MaxCommitDelay time.Duration
 	// Options are passed to the Spanner client. Usually empty.
 	Options []option.ClientOption
 }
 
+// MaxAttemptTimeout bounds one exchange with Spanner. A commit takes some milliseconds.
+const MaxAttemptTimeout = 8 * time.Second
+
 // New returns a store that opens the database of cfg in its first call.
 func New(cfg Config) *Store {
-	s := &Store{open: func(ctx context.Context) (*spanner.Client, error) {
+	s := &Store{attemptTimeout: MaxAttemptTimeout}
+	if cfg.MaxCommitDelay > 0 {
+		s.commitOptions.MaxCommitDelay = &cfg.MaxCommitDelay
+	}
+	if cfg.AttemptTimeout > 0 {
+		s.attemptTimeout = min(cfg.AttemptTimeout, MaxAttemptTimeout)
+	}
+	s.open = func(ctx context.Context) (*spanner.Client, error) {
 		client, err := spanner.NewClientWithConfig(ctx, cfg.Database, spanner.ClientConfig{
 			DatabaseRole: cfg.DatabaseRole,
 			// The built-in metrics need the right monitoring.timeSeries.create, and CPU for
 			// their exporter between requests. Spanner measures the same on the server.
 			DisableNativeMetrics: true,
-		}, cfg.Options...)
+		}, append(routed(), cfg.Options...)...)
 		if err != nil {
 			return nil, fmt.Errorf("open spanner database %s: %w", cfg.Database, err)
 		}
 		return client, nil
-	}}
+	}
 	if cfg.Emulator {
 		s.emulatorTxLock, s.hint = make(chan struct{}, 1), emulatorHint
 	}
@@ -82,102 +113,67 @@ func New(cfg Config) *Store {
 // unreachable database fails in the first call.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	s := New(cfg)
-	_, release, err := s.acquire(ctx)
-	release(err)
-	if err != nil {
+	if _, err := s.opened(ctx); err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-// Close closes the database after the calls in progress. Later calls fail.
-func (s *Store) Close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closed = true
-	if s.current != nil {
-		s.giveUp(s.current)
-	}
-}
-
-// acquire returns the open client. release must be called once, with the error of the
-// call, also after an error of acquire.
-func (s *Store) acquire(ctx context.Context) (client *spanner.Client, release func(error), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, func(error) {}, errClosed
-	}
-	if s.current == nil {
-		s.current = &openedClient{ready: make(chan struct{})}
-		// The client outlives the request that opens it.
-		go s.current.open(context.WithoutCancel(ctx), s.open)
-	}
-	o, before := s.current, s.current.succeeded
-	o.users++
-	s.mu.Unlock()
-	defer s.mu.Lock() // for the deferred Unlock
-	select {
-	case <-o.ready:
-		client, err = o.client, o.err
-	case <-ctx.Done():
-		err = ctx.Err() // the goroutine that opens may be writing o.client
-	}
-	return client, func(err error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		o.users--
-		if err == nil {
-			o.succeeded++
-		}
-		if err != nil || o.givenUp {
-			s.ended(ctx, o, before, err)
-		}
-	}, err
-}
-
 // Settle implements [settle.Store]. The first commit inserts the settlement without a
-// read. If rows exist or the answer was lost, a read without locks decides, because a
-// settled payout never changes. A new conflict needs one more insert; every other case is
-// left to a read-write transaction. The package comment has the diagram.
-func (s *Store) Settle(ctx context.Context, st settle.Settlement) (result settle.Result, err error) {
-	client, release, err := s.acquire(ctx)
-	defer func() { release(err) }()
-	if err != nil {
-		return settle.Result{}, err
+// read. If rows exist or the answer was lost, reads by key without locks decide, because
+// a settled payout never changes. A conflict needs one more insert; every other case is
+// left to a read-write transaction. A redelivery begins with the receipt. The package
+// comment has the diagram.
+func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
+	r, at := &route{}, lookAtAll
+	ctx = context.WithValue(ctx, routeKey{}, r)
+	if st.Redelivered || st.Unroutable() {
+		if !st.Unroutable() {
+			at = lookAtReceipt
+		}
+		judgement, err := s.look(ctx, st, at)
+		switch {
+		case err == nil && judgement.Action != settle.ActionInsert:
+			return s.recorded(ctx, st, judgement)
+		case st.Unroutable():
+			return settle.Result{}, redact(err)
+		case err == nil:
+			at = lookAtMovement // there was no receipt
+		}
 	}
 	rows, err := settlementRows(st)
 	if err != nil {
 		return settle.Result{}, err
 	}
-	result = settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash}
+	result := settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash}
 	if st.Instruction != nil {
 		result.Instruction = transfer.StateUncertain
 	}
 	// Sent again after it went through, the commit fails because the rows exist.
-	result.AppliedAt, err = client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tagSettle))
+	result.AppliedAt, err = s.commit(ctx, tagSettle, rows)
 	for commits := 1; err != nil; commits++ {
 		status := commitStatusOf(err)
+		if r.repeated() {
+			status, at = status.afterRepetition(), lookAtAll
+		}
 		switch {
 		case status == commitRefused:
 			return settle.Result{}, redact(err)
 		case status == commitUnknown && callerIsGone(ctx):
 			return settle.Result{}, unknownOutcome(err)
 		}
-		stored, judgement, readErr := readAndJudge(ctx, client, status, st)
+		judgement, readErr := s.lookAfter(ctx, status, st, at)
 		switch {
 		case readErr == nil && judgement.Action == settle.ActionNone:
 			return judgement.Result, nil
-		case status == commitUnknown && (readErr != nil || ctx.Err() != nil):
+		case ctx.Err() != nil || commits == maxCommits:
 			return settle.Result{}, unknownOutcome(err, readErr)
-		case commits == maxCommits:
-			return settle.Result{}, unknownOutcome(err)
-		case readErr == nil && judgement.Action == settle.ActionRecordConflict && stored.conflictDeliveries == 0:
-			result, err = insertConflict(ctx, client, judgement.Result, st)
-		default:
-			result, err = s.settleInTransaction(ctx, client, st)
+		case readErr == nil && judgement.Action == settle.ActionRecordConflict:
+			return s.recorded(ctx, st, judgement)
 		}
+		result, err = s.settleInTransaction(ctx, st)
+		at = lookAtAll
 	}
 	return result, nil
 }
@@ -201,29 +197,31 @@ func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
 	}
 	rows := []*spanner.Mutation{Movements.Insert(settle.Movement{
 		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
-		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: spanner.CommitTimestamp,
+		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, Source: st.Message.Source, RecordedAt: spanner.CommitTimestamp,
 	})}
-	if st.Instruction == nil {
-		receipt.ExpireFrom = &spanner.CommitTimestamp
-	} else { // the receipt is kept until the outcome at the bank is final
+	if st.Instruction != nil {
 		rows = append(rows, newInstructionRows(*st.Instruction)...)
 	}
 	return append(rows, Receipts.Insert(receipt)), nil
 }
 
 // settleInTransaction decides and writes in one read-write transaction.
-func (s *Store) settleInTransaction(ctx context.Context, client *spanner.Client, st settle.Settlement) (settle.Result, error) {
+func (s *Store) settleInTransaction(ctx context.Context, st settle.Settlement) (settle.Result, error) {
 	var judgement settle.Judgement
-	committed, err := s.readWrite(ctx, client, tagSettle, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
+	committed, err := s.readWrite(ctx, tagSettle, func(ctx context.Context, tx *spanner.ReadWriteTransaction) error {
 		judgement = settle.Judgement{}
-		stored, err := readStored(ctx, tx, st)
+		stored := settle.Stored{}
+		err := readReceipt(ctx, tx, st, &stored)
+		if err == nil && !stored.Receipt.Decides(st.Payout) {
+			err = readMovement(ctx, func() Reader { return tx }, st, &stored)
+		}
 		if err != nil {
 			return err
 		}
-		if judgement, err = settle.Judge(stored.Stored, st); err != nil {
+		if judgement, err = settle.Judge(stored, st); err != nil {
 			return err
 		}
-		rows, err := rowsFor(judgement, stored, st)
+		rows, err := rowsFor(judgement, st)
 		if err != nil {
 			return err
 		}
@@ -238,24 +236,39 @@ func (s *Store) settleInTransaction(ctx context.Context, client *spanner.Client,
 	return judgement.Result, nil
 }
 
-// readAndJudge reads the stored rows without locks and judges them. After a lost answer
-// it has its own deadline, because the caller's may be over.
-func readAndJudge(ctx context.Context, client *spanner.Client, after commitStatus, st settle.Settlement) (storedRow, settle.Judgement, error) {
-	if after == commitUnknown {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
-		defer cancel()
+// recorded returns the result of a judgement after its conflict is inserted.
+func (s *Store) recorded(ctx context.Context, st settle.Settlement, judgement settle.Judgement) (settle.Result, error) {
+	if judgement.Action != settle.ActionRecordConflict {
+		return judgement.Result, nil
 	}
-	stored, err := readStored(ctx, client.Single(), st)
+	known, err := s.insertOnce(ctx, tagSettle, conflictRow(judgement.Result.Fields, st),
+		rowKey{"settlement_conflicts", spanner.Key{SettlementKey(st.Payout.SettlementID), string(st.Hash)}})
 	if err != nil {
-		return storedRow{}, settle.Judgement{}, fmt.Errorf("read the settlement: %w", err)
+		return settle.Result{}, err
 	}
-	judgement, err := settle.Judge(stored.Stored, st)
-	return stored, judgement, err
+	judgement.Result.Known = known
+	return judgement.Result, nil
 }
 
-// insertConflict records a new conflict in one Commit.
-func insertConflict(ctx context.Context, client *spanner.Client, result settle.Result, st settle.Settlement) (settle.Result, error) {
-	_, err := insert(ctx, client, tagSettle, []*spanner.Mutation{conflictRow(result.Fields, 0, st)})
-	return result, err
+// Movement implements [settle.Store].
+func (s *Store) Movement(ctx context.Context, settlementID string) (movement *settle.Movement, err error) {
+	var stored settle.Stored
+	err = s.read(ctx, func(ctx context.Context, client *spanner.Client) error {
+		rows, err := Movements.Rows(ctx, client.Single(), spanner.Key{SettlementKey(settlementID)}, settleReads)
+		for i := range rows {
+			stored.Movement = &rows[i]
+		}
+		return err
+	})
+	return stored.Movement, redact(err)
+}
+
+// Quarantine implements [settle.Store].
+func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) (known bool, err error) {
+	row, err := quarantinedRow(q)
+	if err != nil {
+		return false, err
+	}
+	key := sha256.Sum256([]byte(q.Identity()))
+	return s.insertOnce(ctx, tagQuarantine, row, rowKey{"quarantined_messages", spanner.Key{key[:]}})
 }

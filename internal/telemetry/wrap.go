@@ -43,11 +43,11 @@ func (s observedStore) Settle(ctx context.Context, st settle.Settlement) (settle
 }
 
 // Quarantine implements [settle.Store].
-func (s observedStore) Quarantine(ctx context.Context, q settle.Quarantined) error {
+func (s observedStore) Quarantine(ctx context.Context, q settle.Quarantined) (known bool, err error) {
 	ctx, span := s.t.tracer.Start(ctx, "store quarantine", trace.WithSpanKind(trace.SpanKindClient))
-	err := s.Store.Quarantine(ctx, q)
+	known, err = s.Store.Quarantine(ctx, q)
 	end(span, err)
-	return err
+	return known, err
 }
 
 // Change implements [transfer.Store].

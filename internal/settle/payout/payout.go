@@ -90,7 +90,8 @@ func (p Payout) Message() ([]byte, error) {
 // Decode reads payout message version 1. defaultCurrency is the currency of messages
 // without one; if it is empty, such messages are refused.
 //
-// The only error is a *[Refusal]. Decode does not keep data. It reads an accepted
+// The only error is a *[Refusal]. Beside it the payout is zero, unless the absent currency
+// is the message's only fault: then it lacks only the currency. Decode does not keep data. It reads an accepted
 // message in one pass, in which the JSON library refuses duplicate members, invalid
 // UTF-8 and deep nesting.
 func Decode(data []byte, defaultCurrency string) (Payout, error) {
@@ -134,7 +135,7 @@ func Decode(data []byte, defaultCurrency string) (Payout, error) {
 		p.Currency, p.CurrencyDefaulted = defaultCurrency, true
 	}
 	if p.Currency == "" {
-		return refuse()
+		return p, explain(data, defaultCurrency)
 	}
 	return p, nil
 }

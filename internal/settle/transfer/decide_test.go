@@ -71,7 +71,7 @@ func TestDecideAgainstEveryBankStatus(t *testing.T) {
 				wantRefused(t, fmt.Sprintf("%s, bank %s", decision, reading), change, err)
 				continue
 			}
-			if err != nil || change.Next.State != to || !change.Write || change.Reverse != to.reverses() || change.Settled != to.Final() {
+			if err != nil || change.Next.State != to || !change.Write || change.Reverse != to.reverses() {
 				t.Errorf("%s, bank %s: %+v, %v; want %s", decision, reading, change, err, to)
 			}
 			if change.Next.Owner != "ruling" || change.Next.Version != 6 || !change.Next.LeaseUntil.IsZero() || change.Level < slog.LevelWarn {
@@ -294,7 +294,7 @@ func TestDecideReversesAMovementOnce(t *testing.T) {
 		r := ruling(DecideRejected, reading)
 		r.Reversed = true
 		change, err := policy.Decide(in, r)
-		if err != nil || change.Next.State != StateRejected || change.Reverse || change.Settled {
+		if err != nil || change.Next.State != StateRejected || change.Reverse {
 			t.Errorf("bank %s: %+v, %v", reading, change, err)
 		}
 	}

@@ -94,8 +94,6 @@ type Change struct {
 	Supersedes *Instruction
 	// Reverse inserts the movement's reversal, with Next's state as the reason.
 	Reverse bool
-	// Settled reports the first final state: the receipt's expiry begins.
-	Settled bool
 	// Level is the level of the log line; [LevelCritical] for a contradiction of the bank.
 	Level slog.Level
 	// Follow is the next exchange of the step, under the lease of Next.
@@ -263,7 +261,6 @@ func (p Policy) apply(in Instruction, saw observation, cause, word string, answe
 	change := Change{
 		Write: true, Level: t.level(in, saw, answer), Class: word,
 		Reverse: t.to != in.State && t.to.reverses(),
-		Settled: t.to.Final() && in.FinalAt.IsZero(),
 		Event:   &Event{From: in.State, To: t.to, Cause: cause, HTTPStatus: answer.HTTPStatus, Detail: joinDetail(word, t.note, answer.Detail)},
 	}
 	countCheck(&next, in.State, saw, now)

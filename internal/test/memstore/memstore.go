@@ -89,12 +89,10 @@ func (r *rows) stored(hash payout.Hash) settle.Stored {
 		return settle.Stored{}
 	}
 	movement := r.movement
-	stored := settle.Stored{Movement: &movement, ConflictDeliveryID: r.conflicts[hash].LastDeliveryID}
-	if r.instruction != nil {
-		stored.Instruction = r.instruction.State
-	}
+	_, known := r.conflicts[hash]
+	stored := settle.Stored{Movement: &movement, ConflictKnown: known}
 	if r.receipt != nil {
-		stored.Receipt = &settle.Receipt{PayloadHash: r.receipt.PayloadHash, DeliveryID: r.receipt.DeliveryID}
+		stored.Receipt = &settle.Receipt{PayloadHash: r.receipt.PayloadHash, DeliveryID: r.receipt.DeliveryID, AppliedAt: r.receipt.AppliedAt}
 	}
 	return stored
 }
@@ -109,16 +107,15 @@ func (s *Store) insert(st settle.Settlement) (time.Time, error) {
 	r := &rows{
 		movement: settle.Movement{
 			SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
-			CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, RecordedAt: commit,
+			CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, Source: st.Message.Source, RecordedAt: commit,
 		},
 		receipt: &spannerstore.ReceiptRow{
 			SettlementID: p.SettlementID, PayloadHash: st.Hash, ResultStatus: settle.OutcomeApplied.String(), DeliveryID: st.DeliveryID,
-			MessageID: st.Message.ID, PublishTime: known(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit, ExpireFrom: &commit,
+			MessageID: st.Message.ID, PublishTime: timeOrNull(st.Message.PublishTime), Metadata: metadata, AppliedAt: commit,
 		},
 		conflicts: map[payout.Hash]spannerstore.ConflictRow{},
 	}
 	if st.Instruction != nil {
-		r.receipt.ExpireFrom = nil
 		created := *st.Instruction
 		created.CreatedAt = commit
 		r.instruction = &created
@@ -162,9 +159,6 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 	if change.Event != nil {
 		r.recordEvent(*change.Event, commit)
 	}
-	if r.receipt != nil && change.Settled {
-		r.receipt.ExpireFrom = &commit
-	}
 	return change, nil
 }
 
@@ -205,46 +199,48 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (s *Store) recordConflict(r *rows, fields []string, st settle.Settlement) {
-	commit := s.commitTime()
-	conflict, again := r.conflicts[st.Hash]
-	if !again {
-		conflict = spannerstore.ConflictRow{
-			SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash, Fields: fields,
-			Payload: bytes.Clone(st.Message.Data), MessageID: st.Message.ID, FirstSeenAt: commit,
-		}
+	r.conflicts[st.Hash] = spannerstore.ConflictRow{
+		SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash, Fields: fields,
+		Payload: bytes.Clone(st.Message.Data), MessageID: st.Message.ID, Source: st.Message.Source, SeenAt: s.commitTime(),
 	}
-	conflict.Deliveries++
-	conflict.LastDeliveryID, conflict.LastSeenAt = st.DeliveryID, commit
-	r.conflicts[st.Hash] = conflict
 }
 
-// Quarantine implements settle.Store.
-func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) error {
+// Movement implements settle.Store.
+func (s *Store) Movement(ctx context.Context, settlementID string) (*settle.Movement, error) {
 	if err := ctx.Err(); err != nil {
-		return err
-	}
-	attributes, err := settle.JSONObject(q.Message.Attributes)
-	if err != nil {
-		return fmt.Errorf("encode attributes: %w", err)
+		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	row, again := s.quarantined[q.Identity()]
-	switch {
-	case !again:
-		row = spannerstore.QuarantineRow{
-			Identity: q.Identity(), MessageID: q.Message.ID, Subscription: q.Message.Subscription,
-			Reason: q.Refusal.Reason, Member: q.Refusal.Member, Detail: q.Refusal.Detail,
-			Data: append([]byte{}, q.Message.Data...), Attributes: attributes, OrderingKey: q.Message.OrderingKey,
-			PublishTime: known(q.Message.PublishTime), QuarantinedAt: s.commitTime(),
-		}
-	case row.LastDeliveryID == q.DeliveryID:
-		return nil
+	r := s.settlements[settlementID]
+	if r == nil {
+		return nil, nil //nolint:nilnil // no movement is an answer
 	}
-	row.Deliveries++
-	row.LastDeliveryID = q.DeliveryID
-	s.quarantined[q.Identity()] = row
-	return nil
+	movement := r.movement
+	return &movement, nil
+}
+
+// Quarantine implements settle.Store.
+func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) (known bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	attributes, err := settle.JSONObject(q.Message.Attributes)
+	if err != nil {
+		return false, fmt.Errorf("encode attributes: %w", err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, known = s.quarantined[q.Identity()]; known {
+		return true, nil
+	}
+	s.quarantined[q.Identity()] = spannerstore.QuarantineRow{
+		Identity: q.Identity(), MessageID: q.Message.ID, Subscription: q.Message.Subscription,
+		Reason: q.Refusal.Reason, Member: q.Refusal.Member, Detail: q.Refusal.Detail,
+		Data: append([]byte{}, q.Message.Data...), Attributes: attributes, OrderingKey: q.Message.OrderingKey,
+		PublishTime: timeOrNull(q.Message.PublishTime), QuarantinedAt: s.commitTime(),
+	}
+	return false, nil
 }
 
 // Due implements settle.Store.
@@ -313,7 +309,7 @@ func (r *rows) appendTo(all *audit.Snapshot) {
 	}
 }
 
-func known(t time.Time) *time.Time {
+func timeOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

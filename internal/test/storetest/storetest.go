@@ -49,7 +49,7 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a duplicate changes nothing", testDuplicate},
 		{"an own commit is recognised by its delivery ID", testOwnCommit},
 		{"a changed member is a conflict that names exactly that member", testConflictNamesMember},
-		{"a redelivered conflict raises its count", testConflictCount},
+		{"a known conflict is written once", testKnownConflict},
 		{"an explicit currency differs from the default", testCurrencyWrittenOut},
 		{"another default currency is no conflict", testDefaultCurrencyChanged},
 		{"a replay after the receipt expired is a duplicate", testExpiredReceipt},
@@ -61,7 +61,9 @@ func Run(t *testing.T, newBackend func(t *testing.T) Backend) {
 		{"a rejected transfer reverses the movement in one change", testRejected},
 		{"an instruction under a new key keeps the old key", testNewKey},
 		{"a settlement without a bank payout has no instruction", testNoInstruction},
-		{"an unknown hash version is an error", testUnknownHashVersion},
+		{"stored rows that contradict each other are judged", testDisagreement},
+		{"a redelivery gives the same result", testRedelivered},
+		{"a payout without a route is compared and never inserted", testUnroutable},
 		{"a quarantined message is stored unchanged, once", testQuarantine},
 		{"messages with one ID have a quarantine row each", testQuarantineIdentity},
 		{"deliveries at the same time settle once", testConcurrentDeliveries},
@@ -92,7 +94,9 @@ func NewSettlement(t testing.TB, message string) settle.Settlement {
 	}
 	st := settle.Settlement{
 		Payout: p, Hash: p.Hash(), DeliveryID: DeliveryID(),
-		Message: settle.Message{ID: "1001", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, Data: []byte(message)},
+		Message: settle.Message{
+			ID: "1001", Subscription: "projects/p/subscriptions/s", Source: "projects/p/topics/payouts", PublishTime: PublishTime, Data: []byte(message),
+		},
 	}
 	if p.WantsBank() {
 		st.Instruction = transfer.NewInstruction(p, []byte(`{"amount_minor":1}`), PublishTime)
@@ -175,7 +179,7 @@ func testApplied(t *testing.T, b Backend) {
 	all := wantSound(t, b)
 	wantMovement := []settle.Movement{{
 		SettlementID: "stl-8472", AccountID: "reserve-claims", AmountCents: 4731, Currency: "EUR", CreditorAccount: "cp-19",
-		Reference: "claim 19-4431", PayloadHash: st.Hash, RecordedAt: result.AppliedAt,
+		Reference: "claim 19-4431", PayloadHash: st.Hash, Source: "projects/p/topics/payouts", RecordedAt: result.AppliedAt,
 	}}
 	wantEqual(t, "movements", wantMovement, all.Movements)
 	wantReceipt := []spannerstore.ReceiptRow{{
@@ -189,9 +193,6 @@ func testDuplicate(t *testing.T, b Backend) {
 	store := b.Open(t)
 	first := mustSettle(t, store, NewSettlement(t, plain))
 	before := wantSound(t, b)
-	if r := before.Receipt("stl-8472"); r.ExpireFrom == nil || !r.ExpireFrom.Equal(first.AppliedAt) {
-		t.Errorf("expire_from %v, want the commit timestamp %v", r.ExpireFrom, first.AppliedAt)
-	}
 	reordered := `{"amount_cents":4731, "metadata":{"other":"metadata"}, "account_id":"reserve-claims", "settlement_id":"stl-8472"}`
 	for _, message := range []string{plain, reordered} {
 		result := mustSettle(t, b.Open(t), NewSettlement(t, message))
@@ -213,7 +214,7 @@ func testOwnCommit(t *testing.T, b Backend) {
 	for range 2 {
 		wantOutcome(t, mustSettle(t, store, changed), settle.OutcomeConflict, "amount_cents")
 	}
-	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 || conflicts[0].Deliveries != 1 {
+	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 {
 		t.Errorf("one delivery recorded %+v", conflicts)
 	}
 }
@@ -244,27 +245,35 @@ func testConflictNamesMember(t *testing.T, b Backend) {
 		found := after.Conflicts
 		after.Conflicts, before.Conflicts = nil, nil
 		wantEqual(t, fmt.Sprintf("%s: a conflict changed", change.member), before, after)
-		if got := found[len(found)-1]; got.PayloadHash != changed.Hash || string(got.Payload) != string(changed.Message.Data) || got.Deliveries != 1 {
+		if got := found[len(found)-1]; got.PayloadHash != changed.Hash || string(got.Payload) != string(changed.Message.Data) || got.Source != changed.Message.Source {
 			t.Errorf("%s: recorded %+v", change.member, got)
 		}
 	}
 }
 
-func testConflictCount(t *testing.T, b Backend) {
+func testKnownConflict(t *testing.T, b Backend) {
 	store := b.Open(t)
 	mustSettle(t, store, NewSettlement(t, plain))
 	changed := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"a","amount_cents":1}`)
-	for range 3 {
+	var recorded audit.Snapshot
+	for n := range 3 {
 		changed = again(changed)
-		wantOutcome(t, mustSettle(t, store, changed), settle.OutcomeConflict, "account_id", "amount_cents")
+		changed.Redelivered = n == 2
+		result := mustSettle(t, store, changed)
+		wantOutcome(t, result, settle.OutcomeConflict, "account_id", "amount_cents")
+		if result.Known != (n > 0) {
+			t.Errorf("delivery %d: known %t", n, result.Known)
+		}
+		if n == 0 {
+			recorded = wantSound(t, b)
+		}
 	}
+	wantUnchanged(t, b, "a known conflict", recorded)
 	other := NewSettlement(t, `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":2}`)
 	wantOutcome(t, mustSettle(t, store, other), settle.OutcomeConflict, "amount_cents")
-	counts := map[payout.Hash]int64{}
-	for _, c := range wantSound(t, b).Conflicts {
-		counts[c.PayloadHash] = c.Deliveries
+	if all := wantSound(t, b); len(all.Conflicts) != 2 {
+		t.Errorf("conflicts %+v, want one for each payload", all.Conflicts)
 	}
-	wantEqual(t, "deliveries by hash", map[payout.Hash]int64{changed.Hash: 3, other.Hash: 1}, counts)
 	// The settled payout is still a duplicate.
 	wantOutcome(t, mustSettle(t, store, NewSettlement(t, plain)), settle.OutcomeDuplicate)
 }
@@ -330,9 +339,7 @@ func testInstruction(t *testing.T, b Backend) {
 	if result := mustSettle(t, store, st); result.Instruction != transfer.StateUncertain {
 		t.Errorf("applied with instruction %q, want uncertain", result.Instruction)
 	}
-	if result := mustSettle(t, store, again(st)); result.Instruction != transfer.StateUncertain {
-		t.Errorf("duplicate with instruction %q, want uncertain", result.Instruction)
-	}
+	wantOutcome(t, mustSettle(t, store, again(st)), settle.OutcomeDuplicate)
 	all := wantSound(t, b)
 	want := *st.Instruction
 	want.CreatedAt = all.Movements[0].RecordedAt
@@ -345,9 +352,6 @@ func testInstruction(t *testing.T, b Backend) {
 		Event: transfer.Event{To: transfer.StateUncertain, Cause: transfer.CauseCreated},
 	}
 	wantEqual(t, "events", []spannerstore.EventRow{wantEvent}, all.Events)
-	if r := all.Receipt("stl-8472"); r.ExpireFrom != nil {
-		t.Errorf("expire_from %v while the instruction is open", r.ExpireFrom)
-	}
 }
 
 func testDue(t *testing.T, b Backend) {
@@ -475,17 +479,15 @@ func testRejected(t *testing.T, b Backend) {
 		t.Fatalf("reversals %+v", all.Reversals)
 	}
 	committed := all.Reversals[0].RecordedAt
-	if r := all.Receipt("stl-8472"); r.ExpireFrom == nil || !r.ExpireFrom.Equal(committed) || !all.Events[2].RecordedAt.Equal(committed) {
-		t.Errorf("reversal %v, receipt %v, event %v: not one commit", committed, r.ExpireFrom, all.Events[2].RecordedAt)
+	if !all.Events[2].RecordedAt.Equal(committed) {
+		t.Errorf("reversal %v, event %v: not one commit", committed, all.Events[2].RecordedAt)
 	}
 	wantEqual(t, "stored", []transfer.Instruction{change.Next}, all.Instructions)
 	wantEvent := transfer.Event{
 		From: transfer.StateUncertain, To: transfer.StateRejected, Cause: transfer.CauseAnswer, HTTPStatus: 422, Detail: "rejected; insufficient_funds",
 	}
 	wantEqual(t, "event", wantEvent, all.Events[2].Event)
-	if result := mustSettle(t, store, NewSettlement(t, full)); result.Instruction != transfer.StateRejected {
-		t.Errorf("duplicate with instruction %q, want rejected", result.Instruction)
-	}
+	wantOutcome(t, mustSettle(t, store, NewSettlement(t, full)), settle.OutcomeDuplicate)
 }
 
 func testNewKey(t *testing.T, b Backend) {
@@ -521,9 +523,7 @@ func testNewKey(t *testing.T, b Backend) {
 	if backlog, err := store.Backlog(t.Context()); err != nil || !backlog.UncertainSince.Equal(resent.Superseded[0].At) {
 		t.Errorf("backlog %+v, %v; want it uncertain since the new key", backlog, err)
 	}
-	if result := mustSettle(t, store, NewSettlement(t, full)); result.Outcome != settle.OutcomeDuplicate || result.Instruction != transfer.StateUncertain {
-		t.Errorf("the message again: %+v", result)
-	}
+	wantOutcome(t, mustSettle(t, store, NewSettlement(t, full)), settle.OutcomeDuplicate)
 }
 
 func testNoInstruction(t *testing.T, b Backend) {
@@ -542,16 +542,76 @@ func testNoInstruction(t *testing.T, b Backend) {
 	}
 }
 
-func testUnknownHashVersion(t *testing.T, b Backend) {
+// No known algorithm made the stored hashes, so the movement's columns decide.
+func testDisagreement(t *testing.T, b Backend) {
 	store := b.Open(t)
-	st := NewSettlement(t, plain)
-	st.Hash = "v2:00"
-	mustSettle(t, store, st)
-	before := b.Snapshot(t)
-	if result, err := store.Settle(t.Context(), NewSettlement(t, plain)); err == nil || result.Outcome.Final() {
-		t.Errorf("settled as %v, %v; want an error", result.Outcome, err)
+	for _, hash := range []payout.Hash{"v2:00", "by hand", ""} {
+		id := fmt.Sprintf("stl-%x", string(hash))
+		message := fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":1}`, id)
+		st := NewSettlement(t, message)
+		st.Hash = hash
+		mustSettle(t, store, st)
+		for _, redelivered := range []bool{false, true} {
+			st := NewSettlement(t, message)
+			st.Redelivered = redelivered
+			result := mustSettle(t, store, st)
+			wantOutcome(t, result, settle.OutcomeDuplicate)
+			wantEqual(t, "disagreement", settle.DisagreementHash, result.Disagreement)
+		}
+		conflict := mustSettle(t, store, NewSettlement(t, strings.Replace(message, ":1}", ":2}", 1)))
+		wantOutcome(t, conflict, settle.OutcomeConflict, "amount_cents", settle.FieldPayloadHash)
+		wantEqual(t, "disagreement", settle.DisagreementHash, conflict.Disagreement)
 	}
-	wantUnchanged(t, b, "the error", before)
+}
+
+func testRedelivered(t *testing.T, b Backend) {
+	store := b.Open(t)
+	redelivered := func(message string) settle.Settlement {
+		st := NewSettlement(t, message)
+		st.Redelivered = true
+		return st
+	}
+	first := mustSettle(t, store, redelivered(full))
+	wantOutcome(t, first, settle.OutcomeApplied)
+	if first.Instruction != transfer.StateUncertain {
+		t.Errorf("instruction %q", first.Instruction)
+	}
+	wantOutcome(t, mustSettle(t, store, redelivered(full)), settle.OutcomeDuplicate)
+	wantOutcome(t, mustSettle(t, store, redelivered(strings.Replace(full, "4731", "4732", 1))), settle.OutcomeConflict, "amount_cents")
+	b.DeleteReceipt(t, "stl-8472")
+	replay := mustSettle(t, store, redelivered(full))
+	wantOutcome(t, replay, settle.OutcomeDuplicate)
+	if !replay.AppliedAt.Equal(first.AppliedAt) {
+		t.Errorf("applied at %v, want %v", replay.AppliedAt, first.AppliedAt)
+	}
+	wantOutcome(t, mustSettle(t, store, redelivered(strings.Replace(full, "4731", "4733", 1))), settle.OutcomeConflict, "amount_cents")
+	if all := b.Snapshot(t); len(all.Movements) != 1 || len(all.Conflicts) != 2 || len(all.Instructions) != 1 {
+		t.Errorf("stored %+v", all)
+	}
+}
+
+func testUnroutable(t *testing.T, b Backend) {
+	store := b.Open(t)
+	unroutable := func(message string) settle.Settlement {
+		st := NewSettlement(t, message)
+		st.Instruction = nil
+		return st
+	}
+	for _, redelivered := range []bool{false, true} {
+		st := unroutable(full)
+		st.Redelivered = redelivered
+		if result, err := store.Settle(t.Context(), st); !errors.Is(err, transfer.ErrNoBank) || result.Outcome.Final() {
+			t.Errorf("settled as %v, %v; want ErrNoBank", result.Outcome, err)
+		}
+	}
+	if all := b.Snapshot(t); len(all.Movements) != 0 {
+		t.Fatalf("stored %+v", all)
+	}
+	mustSettle(t, store, NewSettlement(t, full))
+	wantOutcome(t, mustSettle(t, store, unroutable(full)), settle.OutcomeDuplicate)
+	wantOutcome(t, mustSettle(t, store, unroutable(strings.Replace(full, "4731", "4732", 1))), settle.OutcomeConflict, "amount_cents")
+	b.DeleteReceipt(t, "stl-8472")
+	wantOutcome(t, mustSettle(t, store, unroutable(full)), settle.OutcomeDuplicate)
 }
 
 // newQuarantined returns the quarantined message of data, which must not be a payout.
@@ -567,15 +627,16 @@ func newQuarantined(t *testing.T, data string) settle.Quarantined {
 			ID: "1002", Subscription: "projects/p/subscriptions/s", PublishTime: PublishTime, OrderingKey: "k",
 			Attributes: map[string]string{"z": "1", "a": "\x00"}, Data: []byte(data),
 		},
-		Refusal:    *refusal,
-		DeliveryID: DeliveryID(),
+		Refusal: *refusal,
 	}
 }
 
-func mustQuarantine(t *testing.T, store Store, q settle.Quarantined) {
+// mustQuarantine quarantines q. It fails the test if the message was known and must not
+// be, or the other way round.
+func mustQuarantine(t *testing.T, store Store, q settle.Quarantined, wantKnown bool) {
 	t.Helper()
-	if err := store.Quarantine(t.Context(), q); err != nil {
-		t.Fatalf("quarantine: %v", err)
+	if known, err := store.Quarantine(t.Context(), q); err != nil || known != wantKnown {
+		t.Fatalf("quarantine: known %t, %v; want known %t", known, err, wantKnown)
 	}
 }
 
@@ -583,11 +644,10 @@ func testQuarantine(t *testing.T, b Backend) {
 	store := b.Open(t)
 	for _, data := range []string{"\x00\xff not a payout", `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":0}`} {
 		q := newQuarantined(t, data)
-		mustQuarantine(t, store, q)
-		mustQuarantine(t, store, q) // the same delivery, after a lost answer
-		redelivered := q
-		redelivered.DeliveryID = DeliveryID()
-		mustQuarantine(t, b.Open(t), redelivered)
+		mustQuarantine(t, store, q, false)
+		before := b.Snapshot(t)
+		mustQuarantine(t, b.Open(t), q, true)
+		wantUnchanged(t, b, "a known message", before)
 		all := wantSound(t, b).Quarantined
 		i := slices.IndexFunc(all, func(row spannerstore.QuarantineRow) bool { return row.Identity == q.Identity() })
 		if i < 0 {
@@ -596,8 +656,7 @@ func testQuarantine(t *testing.T, b Backend) {
 		want := spannerstore.QuarantineRow{
 			Identity: q.Identity(), MessageID: "1002", Subscription: "projects/p/subscriptions/s", Reason: q.Refusal.Reason,
 			Member: q.Refusal.Member, Detail: q.Refusal.Detail, Data: []byte(data), Attributes: `{"a":"\u0000","z":"1"}`,
-			OrderingKey: "k", PublishTime: &PublishTime, LastDeliveryID: redelivered.DeliveryID, Deliveries: 2,
-			QuarantinedAt: all[i].QuarantinedAt,
+			OrderingKey: "k", PublishTime: &PublishTime, QuarantinedAt: all[i].QuarantinedAt,
 		}
 		wantEqual(t, "row", want, all[i])
 	}
@@ -611,8 +670,8 @@ func testQuarantineIdentity(t *testing.T, b Backend) {
 	for _, data := range []string{"", "a", "b"} {
 		q := newQuarantined(t, data)
 		q.Message.ID = ""
-		mustQuarantine(t, store, q)
-		mustQuarantine(t, store, newQuarantined(t, data))
+		mustQuarantine(t, store, q, false)
+		mustQuarantine(t, store, newQuarantined(t, data), false)
 	}
 	if got := len(wantSound(t, b).Quarantined); got != 6 {
 		t.Errorf("%d rows, want 6", got)
@@ -657,7 +716,7 @@ func testConcurrentConflict(t *testing.T, b Backend) {
 	}
 	want := map[settle.Outcome]int{settle.OutcomeApplied: 1, settle.OutcomeDuplicate: 2, settle.OutcomeConflict: 3}
 	wantEqual(t, "outcomes", want, settleConcurrently(t, b, all))
-	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 || conflicts[0].Deliveries != 3 {
-		t.Errorf("conflicts %+v, want one, delivered 3 times", conflicts)
+	if conflicts := wantSound(t, b).Conflicts; len(conflicts) != 1 {
+		t.Errorf("conflicts %+v, want one", conflicts)
 	}
 }
