@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
 	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -15,7 +17,7 @@ import (
 // settleOnce is the name of the contender to which ratios refer.
 const settleOnce = "Settle Once"
 
-// fixture is a contender with its own database and a warm client.
+// fixture is a contender with its own database and client.
 type fixture struct {
 	contender.Contender
 	run      *run
@@ -24,54 +26,44 @@ type fixture struct {
 	client   contender.Settler
 }
 
-// createDatabase creates a database with the contender's tables.
-func (r *run) createDatabase(ctx context.Context, c contender.Contender) (string, error) {
+// withDatabase calls use with a new database with the contender's tables, and drops it.
+func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(database string) error) error {
 	statements, err := c.Statements()
-	switch {
-	case err != nil:
-		return "", err
-	case c.Postgres:
-		return r.postgres.CreateDatabase(ctx, statements)
-	case r.emulator != nil:
-		return r.emulator.CreateDatabase(ctx, "", statements)
+	if err != nil {
+		return err
 	}
-	return r.databases.create(ctx, statements)
-}
-
-// dropDatabase drops a database of Spanner. Those of PostgreSQL end with their server.
-func (r *run) dropDatabase(ctx context.Context, c contender.Contender, name string) error {
+	var (
+		name string
+		drop = func() error { return nil } // those of PostgreSQL end with their server
+	)
 	switch {
 	case c.Postgres:
-		return nil
-	case r.emulator != nil:
-		return r.emulator.DropDatabase(ctx, name)
+		name, err = r.postgres.CreateDatabase(ctx, statements)
+	case r.instance == "":
+		name, err = r.emulator.CreateDatabase(ctx, "", statements)
+		drop = func() error { return r.emulator.DropDatabase(ctx, name) }
+	default:
+		name, err = createIn(ctx, r.admin, r.instance, statements)
+		drop = func() error {
+			return r.admin.DropDatabase(context.WithoutCancel(ctx), &databasepb.DropDatabaseRequest{Database: name})
+		}
 	}
-	return r.databases.drop(ctx, name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(use(name), drop())
 }
 
 // place locates a database.
 func (r *run) place(database string, n *network, options ...option.ClientOption) contender.Place {
 	p := contender.Place{Database: database, Dial: n.dial, Options: append(n.options(), options...), Now: time.Now}
-	if r.emulator != nil {
+	if r.instance == "" {
 		p.Emulator = r.emulator.GRPC
 	}
 	return p
 }
 
-// withDatabase calls use with a database of a contender.
-func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(database string) error) error {
-	database, err := r.createDatabase(ctx, c)
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(database), r.dropDatabase(ctx, c, database))
-}
-
-// warmEvents is the number of events before a measurement, enough for every connection
-// of a client.
-const warmEvents = 12
-
-// withFixture calls use with a fixture.
+// withFixture calls use with a fixture. Its client has no connection yet.
 func (r *run) withFixture(ctx context.Context, c contender.Contender, roundTrip time.Duration, use func(*fixture) error) error {
 	return r.withDatabase(ctx, c, func(database string) (err error) {
 		f := &fixture{Contender: c, run: r, database: database, network: &network{roundTrip: roundTrip, byTurn: c.Postgres}}
@@ -79,11 +71,6 @@ func (r *run) withFixture(ctx context.Context, c contender.Contender, roundTrip 
 			return err
 		}
 		defer f.client.Close()
-		for range warmEvents {
-			if _, err := f.settle(ctx, fresh, r.number()); err != nil {
-				return err
-			}
-		}
 		return use(f)
 	})
 }
@@ -100,23 +87,42 @@ func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender
 	})
 }
 
-// event is a kind of event.
-type event struct {
-	kind     string
+// kind is a kind of event.
+type kind struct {
+	name     string
 	delivery func(n int) settle.Delivery
 	want     settle.Outcome
 }
 
 // The events are in the order of one settlement's deliveries.
 var (
-	fresh     = event{"fresh", contender.Message, settle.OutcomeApplied}
-	duplicate = event{"duplicate", contender.Message, settle.OutcomeDuplicate}
-	conflict  = event{"conflict", func(n int) settle.Delivery { return contender.Conflicting(n, 1) }, settle.OutcomeConflict}
-	events    = []event{fresh, duplicate, conflict}
+	fresh     = kind{"fresh", contender.Message, settle.OutcomeApplied}
+	duplicate = kind{"duplicate", contender.Message, settle.OutcomeDuplicate}
+	conflict  = kind{"conflict", conflicting, settle.OutcomeConflict}
+	events    = []kind{fresh, duplicate, conflict}
+
+	// furtherEvents are those that only Settle Once treats in a way of its own.
+	unsettled        = kind{"redelivered, not settled", redelivered(func(n int) settle.Delivery { return contender.Message(-n) }), settle.OutcomeApplied}
+	duplicateAgain   = kind{"duplicate, redelivered", redelivered(contender.Message), settle.OutcomeDuplicate}
+	conflictAgain    = kind{"known conflict, redelivered", redelivered(conflicting), settle.OutcomeConflict}
+	quarantined      = kind{"quarantined", contender.Malformed, settle.OutcomeQuarantined}
+	quarantinedAgain = kind{"known in quarantine", contender.Malformed, settle.OutcomeQuarantined}
+	furtherEvents    = []kind{unsettled, duplicateAgain, conflictAgain, quarantined, quarantinedAgain}
 )
 
+func conflicting(n int) settle.Delivery { return contender.Conflicting(n, 1) }
+
+// redelivered makes deliveries redeliveries.
+func redelivered(of func(n int) settle.Delivery) func(n int) settle.Delivery {
+	return func(n int) settle.Delivery {
+		d := of(n)
+		d.Attempt++
+		return d
+	}
+}
+
 // settle settles an event of settlement n and checks the outcome.
-func (f *fixture) settle(ctx context.Context, e event, n int) (took time.Duration, err error) {
+func (f *fixture) settle(ctx context.Context, e kind, n int) (took time.Duration, err error) {
 	d := e.delivery(n)
 	began := time.Now()
 	got, err := f.client.Settle(ctx, d)
@@ -125,17 +131,29 @@ func (f *fixture) settle(ctx context.Context, e event, n int) (took time.Duratio
 		err = fmt.Errorf("outcome %v, want %v", got, e.want)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s, %s event: %w", f.Name, e.kind, err)
+		return 0, fmt.Errorf("%s, %s event: %w", f.Name, e.name, err)
 	}
 	return took, nil
 }
 
-// prepare settles each kind of event on every connection, because a connection prepares
-// statements at the first event of a kind.
-func (f *fixture) prepare(ctx context.Context) error {
+// events returns the contender's kinds of events.
+func (f *fixture) events() []kind {
+	if f.Name == settleOnce {
+		return slices.Concat(events, furtherEvents)
+	}
+	return events
+}
+
+// warmEvents is the number of events before a measurement, enough for every connection
+// of a client.
+const warmEvents = 8
+
+// prepare settles events of the given kinds on every connection, because a connection
+// prepares statements at the first event of a kind.
+func (f *fixture) prepare(ctx context.Context, kinds ...kind) error {
 	for range warmEvents {
 		n := f.run.number()
-		for _, e := range events {
+		for _, e := range kinds {
 			if _, err := f.settle(ctx, e, n); err != nil {
 				return err
 			}
@@ -146,7 +164,7 @@ func (f *fixture) prepare(ctx context.Context) error {
 
 // turn settles events of one kind, one at a time, and returns their times in
 // milliseconds. After the limit it ends early, but not without an event.
-func (f *fixture) turn(ctx context.Context, e event, numbers []int, limit time.Duration) (times []float64, err error) {
+func (f *fixture) turn(ctx context.Context, e kind, numbers []int, limit time.Duration) (times []float64, err error) {
 	start := time.Now()
 	for _, n := range numbers {
 		if len(times) > 0 && time.Since(start) >= limit {

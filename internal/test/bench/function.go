@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -23,8 +25,26 @@ const module = "github.com/settleonce/settleonce"
 // function is a program that serves a function.
 type function struct {
 	name        string // in the tables
-	path        string
+	source      string // below coldstart/
+	path        string // once it is built
 	environment []string
+}
+
+// settlePayout returns the real function with the given database.
+func (r *run) settlePayout(database string) *function {
+	return &function{name: functionSettle, source: "settle", environment: []string{
+		"FUNCTION_TARGET=SettlePayout", "DEFAULT_CURRENCY=USD", "SPANNER_DATABASE=" + database, "SPANNER_EMULATOR_HOST=" + r.emulator.GRPC,
+	}}
+}
+
+// sources is the path of the programs' packages.
+const sources = module + "/internal/test/bench/coldstart/"
+
+// build builds the program in a directory.
+func (f *function) build(ctx context.Context, dir string) error {
+	f.path = filepath.Join(dir, f.source)
+	_, err := goCommand(ctx, "build", "-o", f.path, sources+f.source)
+	return err
 }
 
 // goCommand runs the Go command and returns its output.
@@ -39,38 +59,54 @@ func goCommand(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
+// served is the use of resources by a process that has ended.
+type served struct {
+	cpu  time.Duration // user and system
+	peak float64       // bytes of resident memory
+}
+
 const startLimit = time.Minute
 
-// serve starts the program, calls use with its URL when it listens, and stops it. It
-// returns the program's output.
-func (f *function) serve(ctx context.Context, goDebug string, use func(ctx context.Context, url string) error) (output string, err error) {
+// serve starts the program, calls use with its URL when it listens, and stops it.
+func (f *function) serve(ctx context.Context, use func(ctx context.Context, url string) error) (s served, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	port, err := contender.FreePort(ctx)
 	if err != nil {
-		return "", err
+		return served{}, err
 	}
 	cmd := exec.CommandContext(ctx, f.path)
 	// GOGC as in deploy/, for all programs.
 	cmd.Env = append([]string{
-		"GOGC=400", "GODEBUG=" + goDebug, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
-		"PORT=" + port, "LOCAL_ONLY=true", "K_SERVICE=benchmark",
+		"GOGC=400", "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "PORT=" + port, "LOCAL_ONLY=true",
 	}, f.environment...)
 	var both bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &both, &both
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return served{}, err
 	}
 	address := net.JoinHostPort("127.0.0.1", port)
 	if err = awaitListening(ctx, address); err == nil {
 		err = use(ctx, "http://"+address)
 	}
+	peak, peakErr := peakMemory(cmd.Process.Pid)
 	_ = cmd.Process.Signal(syscall.SIGTERM) // an error means that it has ended
 	_ = cmd.Wait()                          // ended by the signal
-	if err != nil {
-		err = fmt.Errorf("function %q: %w\n%s", f.name, err, both.String())
+	if err = errors.Join(err, peakErr); err != nil {
+		return served{}, fmt.Errorf("function %q: %w\n%s", f.name, err, both.String())
 	}
-	return both.String(), err
+	return served{cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), peak}, nil
+}
+
+// peakMemory reads the peak of a process's resident memory in bytes.
+func peakMemory(pid int) (bytes float64, err error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmHWM:")
+	_, err = fmt.Sscanf(rest, "%f kB", &bytes)
+	return bytes * 1024, err
 }
 
 func awaitListening(ctx context.Context, address string) error {
@@ -101,22 +137,19 @@ func envelope(payload []byte) string {
 		base64.StdEncoding.EncodeToString(payload))
 }
 
-// post sends a request and returns the answer, which must have status 200.
-func post(ctx context.Context, url string, header http.Header, body string) (string, error) {
+// post sends a request and returns the answer's status and text.
+func post(ctx context.Context, url string, header http.Header, body string) (status, text string, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	request.Header, request.Close = header, true // the only request of its connection
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return "", err
+		return "", "", err
 	}
 	defer response.Body.Close()
 	const limit = 64 << 10
 	answer, err := io.ReadAll(io.LimitReader(response.Body, limit))
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("answer %s: %s", response.Status, answer)
-	}
-	return string(answer), err
+	return response.Status, string(answer), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -20,7 +21,7 @@ func (r *run) measureGrowth(ctx context.Context) error {
 		err := r.withFixtures(ctx, slices.Repeat([]contender.Contender{c}, len(rows)), 0, func(fixtures []*fixture) error {
 			for i, f := range fixtures {
 				r.log("growth of %s: load %d rows", c.Name, rows[i])
-				if err := f.prepare(ctx); err != nil { // while the tables are small
+				if err := f.prepare(ctx, fresh, duplicate); err != nil { // while the tables are small
 					return err
 				}
 				if err := contender.Load(ctx, f.client, rows[i]); err != nil {
@@ -54,7 +55,6 @@ func (r *run) growth(ctx context.Context, fixtures []*fixture, rows []int) error
 			table, labels := r.report.Table(titleGrowth), []string{f.Name, fmt.Sprint(rows[i])}
 			table.Add("round trips", g.trips, labels...)
 			table.AddCompared(columnFresh, g.fresh, first.fresh, labels...)
-			table.Add("client µs", g.cpu, labels...)
 			table.AddCompared(columnDuplicate, g.duplicate, first.duplicate, labels...)
 			if i == 0 {
 				first = g
@@ -65,25 +65,28 @@ func (r *run) growth(ctx context.Context, fixtures []*fixture, rows []int) error
 }
 
 // grown are the figures of a turn with a number of stored rows.
-type grown struct{ trips, fresh, cpu, duplicate float64 }
+type grown struct{ trips, fresh, duplicate float64 }
 
 // grow takes a turn.
 func (f *fixture) grow(ctx context.Context) (g grown, err error) {
 	numbers, limit := f.run.numbers(), f.run.sizes.turn
-	traffic, before := f.network.read(), readUsage()
+	traffic := f.network.read()
 	times, err := f.turn(ctx, fresh, numbers, limit)
 	if err != nil {
 		return grown{}, err
 	}
-	after, settled := readUsage(), float64(len(times))
-	g = grown{
-		trips: float64(f.network.read().since(traffic).roundTrips) / settled,
-		fresh: report.Median(times),
-		cpu:   micros(after.cpu-before.cpu) / settled,
-	}
+	g.trips = float64(f.network.read().since(traffic).roundTrips) / float64(len(times))
+	g.fresh = report.Median(times)
 	if times, err = f.turn(ctx, duplicate, numbers[:len(times)], limit); err != nil {
 		return grown{}, err
 	}
 	g.duplicate = report.Median(times)
-	return g, nil
+	if s, ok := f.client.(interface {
+		ClockAhead(ctx context.Context) (time.Duration, error)
+	}); ok && f.run.instance == "" {
+		var ahead time.Duration
+		ahead, err = s.ClockAhead(ctx)
+		g.duplicate -= millis(ahead)
+	}
+	return g, err
 }

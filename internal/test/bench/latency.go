@@ -22,21 +22,21 @@ func (r *run) measureWire(ctx context.Context) error {
 }
 
 func (f *fixture) wire(ctx context.Context) error {
-	if err := f.prepare(ctx); err != nil {
+	if err := f.prepare(ctx, f.events()...); err != nil {
 		return err
 	}
 	table, numbers := f.run.report.Table(titleWire), f.run.numbers()
-	for _, e := range events {
+	for _, e := range f.events() {
 		before := f.network.read()
 		for _, n := range numbers {
 			start := f.network.read()
 			if _, err := f.settle(ctx, e, n); err != nil {
 				return err
 			}
-			table.Add("round trips", float64(f.network.read().since(start).roundTrips), f.Name, e.kind)
+			table.Add("round trips", float64(f.network.read().since(start).roundTrips), f.Name, e.name)
 		}
 		t := f.network.read().since(before)
-		mean := func(column string, sum int64) { table.Add(column, float64(sum)/float64(len(numbers)), f.Name, e.kind) }
+		mean := func(column string, sum int64) { table.Add(column, float64(sum)/float64(len(numbers)), f.Name, e.name) }
 		mean("commits", t.commits)
 		mean("bytes sent", t.sent)
 		mean("bytes received", t.received)
@@ -44,24 +44,19 @@ func (f *fixture) wire(ctx context.Context) error {
 	return nil
 }
 
-// measureLatency measures fresh events and their duplicates, one at a time.
+// measureLatency measures fresh events and their duplicates, one at a time. Every round
+// has its own emulator.
 func (r *run) measureLatency(ctx context.Context) error {
 	roundTrips := r.sizes.roundTrips
-	if r.emulator == nil {
+	if r.instance != "" {
 		roundTrips = []time.Duration{0} // a real instance has its own network
 	}
 	for _, roundTrip := range roundTrips {
 		r.log("latency with a round trip of %v", roundTrip)
-		err := r.withFixtures(ctx, r.contenders, roundTrip, func(fixtures []*fixture) error {
-			for range r.sizes.rounds {
-				if err := r.latency(ctx, fixtures, roundTrip); err != nil {
-					return err
-				}
+		for range r.sizes.rounds {
+			if err := r.withEmulator(ctx, func() error { return r.latency(ctx, roundTrip) }); err != nil {
+				return fmt.Errorf("with a round trip of %v: %w", roundTrip, err)
 			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("with a round trip of %v: %w", roundTrip, err)
 		}
 	}
 	return nil
@@ -74,29 +69,37 @@ const (
 )
 
 // latency takes a round.
-func (r *run) latency(ctx context.Context, fixtures []*fixture, roundTrip time.Duration) error {
+func (r *run) latency(ctx context.Context, roundTrip time.Duration) error {
 	network := &network{roundTrip: roundTrip}
 	trip, err := network.probe(ctx, r.sizes.events)
 	if err != nil {
 		return err
 	}
 	column := fmt.Sprintf("%g ms", millis(roundTrip))
-	tables := map[string]*report.Table{fresh.kind: r.report.Table(titleFresh), duplicate.kind: r.report.Table(titleDuplicate)}
 	base := map[string]float64{}
-	for _, f := range fixtures {
-		numbers := r.numbers()
-		for _, e := range []event{fresh, duplicate} {
-			times, err := f.turn(ctx, e, numbers, noLimit)
-			if err != nil {
+	for _, c := range r.contenders {
+		err := r.withFixture(ctx, c, roundTrip, func(f *fixture) error {
+			if err := f.prepare(ctx, fresh, duplicate); err != nil {
 				return err
 			}
-			took, table := report.Median(times), tables[e.kind]
-			if f.Name == settleOnce {
-				table.Add(column, trip, networkRoundTrip)
-				table.Add(column, took/trip, inRoundTrips)
+			numbers := r.numbers()
+			for i, title := range []string{titleFresh, titleDuplicate} {
+				times, err := f.turn(ctx, events[i], numbers, noLimit)
+				if err != nil {
+					return err
+				}
+				took, table := report.Median(times), r.report.Table(title)
+				if c.Name == settleOnce {
+					table.Add(column, trip, networkRoundTrip)
+					table.Add(column, took/trip, inRoundTrips)
+				}
+				table.AddCompared(column, took, base[title], c.Name)
+				base[title] = cmp.Or(base[title], took) // Settle Once is the first
 			}
-			table.AddCompared(column, took, base[e.kind], f.Name)
-			base[e.kind] = cmp.Or(base[e.kind], took) // Settle Once is the first
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -19,6 +19,9 @@ func (r *run) measureCPU(ctx context.Context) error {
 		for range r.sizes.rounds {
 			var base float64
 			for _, f := range fixtures {
+				if err := f.prepare(ctx, fresh); err != nil {
+					return err
+				}
 				runtime.GC()
 				cost, err := f.cost(ctx)
 				if err != nil {

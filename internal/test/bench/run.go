@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	database "cloud.google.com/go/spanner/admin/database/apiv1"
+
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -68,17 +70,18 @@ type measure struct {
 	take         func(*run, context.Context) error
 }
 
-// measures are in the order of a run. Each has its own emulator, because a read without
-// locks takes the emulator a microsecond longer for every earlier transaction.
+// measures are in the order of a run. Each has its own emulator.
 var measures = []measure{
 	{"baseline", false, (*run).measureBaseline},
 	{"cold_start", true, (*run).measureColdStart},
+	{"input", true, (*run).measureInput},
 	{"wire", false, (*run).measureWire},
 	{"cpu", false, (*run).measureCPU},
 	{"latency", false, (*run).measureLatency},
 	{"throughput", false, (*run).measureThroughput},
 	{"crashes", true, (*run).measureCrashes},
 	{"storm", false, (*run).measureStorm},
+	{"fairness", false, (*run).measureFairness},
 	{"growth", false, (*run).measureGrowth},
 }
 
@@ -102,10 +105,10 @@ type run struct {
 
 	report     report.Report
 	contenders []contender.Contender
-	emulator   *emulator.Spanner  // nil: real instance
-	databases  *databases         // nil: emulator
-	postgres   *contender.Cluster // nil: not installed
-	settlement atomic.Int64       // the last number
+	emulator   *emulator.Spanner             // nil: real instance
+	admin      *database.DatabaseAdminClient // of a real instance; nil: emulator
+	postgres   *contender.Cluster            // nil: not installed
+	settlement atomic.Int64                  // the last number
 }
 
 // all takes the measures and fills the report.
@@ -113,10 +116,10 @@ func (r *run) all(ctx context.Context) (err error) {
 	began := time.Now()
 	r.report = report.Report{Machine: describeMachine(), Sizes: r.sizes.name, Tables: newTables()}
 	if r.instance != "" {
-		if r.databases, err = openDatabases(ctx, r.instance); err != nil {
+		if r.admin, err = database.NewDatabaseAdminClient(ctx); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.databases.close(context.WithoutCancel(ctx))) }()
+		defer func() { err = errors.Join(err, r.admin.Close()) }()
 		r.report.Machine.Spanner = "Cloud Spanner, " + r.instance
 	}
 	r.postgres, err = contender.StartPostgres(ctx)
@@ -133,7 +136,7 @@ func (r *run) all(ctx context.Context) (err error) {
 			continue
 		}
 		r.log("%s (%d of %d)", m.name, i+1, len(measures))
-		if err := r.take(ctx, m); err != nil {
+		if err := r.withEmulator(ctx, func() error { return m.take(r, ctx) }); err != nil {
 			return fmt.Errorf("measure %s: %w", m.name, err)
 		}
 	}
@@ -148,18 +151,21 @@ func (r *run) log(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.progress, "bench: "+format+"\n", args...) // progress is not essential
 }
 
-// take takes a measure with a new emulator.
-func (r *run) take(ctx context.Context, m measure) (err error) {
-	if r.instance == "" {
-		if r.emulator, err = emulator.StartSpanner(ctx); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, r.emulator.Close()) }() //nolint:contextcheck // stops even after ctx has ended
-		if r.report.Machine.Spanner == "" {
-			r.report.Machine.Spanner = spannerVersion(ctx, r.emulator.Source)
-		}
+// withEmulator calls use with a new emulator, unless a real instance is measured. The
+// emulator's clock gains about a microsecond in each transaction, and a read without
+// locks waits for the system's clock to reach it.
+func (r *run) withEmulator(ctx context.Context, use func() error) (err error) {
+	if r.instance != "" {
+		return use()
 	}
-	return m.take(r, ctx)
+	if r.emulator, err = emulator.StartSpanner(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.emulator.Close()) }() //nolint:contextcheck // stops even after ctx has ended
+	if r.report.Machine.Spanner == "" {
+		r.report.Machine.Spanner = spannerVersion(ctx, r.emulator.Source)
+	}
+	return use()
 }
 
 // enrol lists the contenders and leaves out PostgreSQL if it is not installed.

@@ -38,6 +38,9 @@ const (
 func (f *fixture) storm(ctx context.Context) error {
 	sizes, table := f.run.sizes, f.run.report.Table(titleStorm)
 	calm, during := &others{}, &others{}
+	if err := f.prepare(ctx, fresh); err != nil {
+		return err
+	}
 	for range min(calmEvents, sizes.storm) {
 		if err := calm.settle(ctx, f); err != nil {
 			return err
@@ -48,12 +51,12 @@ func (f *fixture) storm(ctx context.Context) error {
 	message := contender.Message(f.run.number())
 	for began := time.Now(); waves == 0 || time.Since(began) < stormTurns*sizes.turn; waves++ {
 		next := time.NewTimer(waveInterval)
-		var took time.Duration
-		err := during.settleWhile(ctx, f, func() (err error) {
-			took, err = f.wave(ctx, message, outcomes)
-			return err
-		})
-		if err != nil {
+		var beside errgroup.Group
+		done := make(chan struct{})
+		pace(&beside, sizes.stormPause, done, func(int) error { return during.settle(ctx, f) })
+		took, err := f.wave(ctx, message, outcomes)
+		close(done)
+		if err := errors.Join(err, beside.Wait()); err != nil {
 			return err
 		}
 		table.Add("wave, ms", millis(took), f.Name)
@@ -90,29 +93,36 @@ func (f *fixture) wave(ctx context.Context, message settle.Delivery, outcomes ma
 	return time.Since(began), err
 }
 
-// others are the times of fresh events beside others.
+// others are the times of fresh events beside others. Each holds a slot, unless slots is
+// nil.
 type others struct {
+	slots chan struct{}
+
 	mu     sync.Mutex
 	millis []float64
 }
 
+// settle settles a fresh event. Its time includes the wait for a slot.
 func (o *others) settle(ctx context.Context, f *fixture) error {
-	took, err := f.settle(ctx, fresh, f.run.number())
+	began := time.Now()
+	if o.slots != nil {
+		o.slots <- struct{}{}
+		defer func() { <-o.slots }()
+	}
+	_, err := f.settle(ctx, fresh, f.run.number())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.millis = append(o.millis, millis(took))
+	o.millis = append(o.millis, millis(time.Since(began)))
 	return err
 }
 
-// settleWhile starts a fresh event after every pause until work has returned.
-func (o *others) settleWhile(ctx context.Context, f *fixture, work func() error) error {
-	var group errgroup.Group
-	done := make(chan struct{})
+// pace calls start in a goroutine of the group after every pause, until done is closed.
+func pace(group *errgroup.Group, pause time.Duration, done <-chan struct{}, start func(i int) error) {
 	group.Go(func() error {
-		tick := time.NewTicker(f.run.sizes.stormPause)
+		tick := time.NewTicker(pause)
 		defer tick.Stop()
-		for {
-			group.Go(func() error { return o.settle(ctx, f) })
+		for i := 0; ; i++ {
+			group.Go(func() error { return start(i) })
 			select {
 			case <-done:
 				return nil
@@ -120,9 +130,6 @@ func (o *others) settleWhile(ctx context.Context, f *fixture, work func() error)
 			}
 		}
 	})
-	err := work()
-	close(done)
-	return errors.Join(err, group.Wait())
 }
 
 // quantiles prints quantiles of the times.

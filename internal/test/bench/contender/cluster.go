@@ -43,26 +43,19 @@ func StartPostgres(ctx context.Context) (*Cluster, error) {
 	if err != nil {
 		return nil, ErrNoPostgres
 	}
-	// Files, not pipes: a script that writes to a closed pipe does not clean up.
-	log, err := os.CreateTemp("", "settleonce-postgres-*.log")
-	if err != nil {
-		return nil, fmt.Errorf("start postgres: %w", err)
-	}
-	defer func() { _, _ = log.Close(), os.Remove(log.Name()) }() // the log has been read
 	c := &Cluster{}
-	err = c.start(ctx, program, log)
-	if err == nil {
-		err = c.identify(ctx)
+	if err = c.start(ctx, program); err == nil {
+		c.Version, err = query(ctx, c.connection, "SHOW server_version")
 	}
 	if err != nil {
-		text, _ := os.ReadFile(log.Name()) // an error leaves the log out
-		return nil, errors.Join(fmt.Errorf("start postgres: %w\n%s", err, text), c.Close())
+		return nil, errors.Join(fmt.Errorf("start postgres: %w", err), c.Close())
 	}
 	return c, nil
 }
 
-// start starts the server. It outlives ctx.
-func (c *Cluster) start(ctx context.Context, program string, log *os.File) error {
+// start starts the server. It outlives ctx. The script has files as its outputs, because
+// it does not clean up after it has written to a closed pipe.
+func (c *Cluster) start(ctx context.Context, program string) error {
 	port, err := FreePort(ctx)
 	if err != nil {
 		return err
@@ -74,7 +67,7 @@ func (c *Cluster) start(ctx context.Context, program string, log *os.File) error
 	defer func() { _ = answer.Close() }() // it has been read
 	c.command = exec.CommandContext(context.WithoutCancel(ctx), program, "-t", "-o", "fsync=on", "-o", "max_connections=200", "sh", "-c", serve)
 	c.command.Env = append(os.Environ(), "PGPORT="+port)
-	c.command.Stdout, c.command.Stderr, c.command.ExtraFiles = log, log, []*os.File{descriptor3}
+	c.command.Stderr, c.command.ExtraFiles = os.Stderr, []*os.File{descriptor3}
 	// A separate group: Ctrl-C at the terminal interrupts the run only, which then stops the server.
 	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if c.stdin, err = c.command.StdinPipe(); err == nil {
@@ -86,14 +79,6 @@ func (c *Cluster) start(ctx context.Context, program string, log *os.File) error
 	c.connection, err = bufio.NewReader(answer).ReadString('\n')
 	c.connection = strings.TrimSpace(c.connection)
 	return err
-}
-
-func (c *Cluster) identify(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, c.connection)
-	if err != nil {
-		return err
-	}
-	return errors.Join(conn.QueryRow(ctx, "SHOW server_version").Scan(&c.Version), conn.Close(ctx))
 }
 
 // Close stops the server and removes its files.
@@ -113,9 +98,9 @@ func (c *Cluster) CreateDatabase(ctx context.Context, statements []string) (stri
 		return "", fmt.Errorf("create database: %w", err)
 	}
 	u.Path = fmt.Sprintf("/bench_%d", c.created.Add(1))
-	err = execute(ctx, c.connection, "CREATE DATABASE "+u.Path[1:])
+	_, err = query(ctx, c.connection, "CREATE DATABASE "+u.Path[1:])
 	if err == nil {
-		err = execute(ctx, u.String(), statements...)
+		_, err = query(ctx, u.String(), strings.Join(statements, ";"))
 	}
 	if err != nil {
 		return "", fmt.Errorf("create database: %w", err)
@@ -123,13 +108,17 @@ func (c *Cluster) CreateDatabase(ctx context.Context, statements []string) (stri
 	return u.String(), nil
 }
 
-func execute(ctx context.Context, connection string, statements ...string) error {
+// query runs a statement and returns the first value of its first row; empty without one.
+func query(ctx context.Context, connection, statement string) (value string, err error) {
 	conn, err := pgx.Connect(ctx, connection)
 	if err != nil {
-		return err
+		return "", err
 	}
-	_, err = conn.Exec(ctx, strings.Join(statements, ";"))
-	return errors.Join(err, conn.Close(ctx))
+	err = conn.QueryRow(ctx, statement, pgx.QueryExecModeSimpleProtocol).Scan(&value)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return value, errors.Join(err, conn.Close(ctx))
 }
 
 // FreePort returns a free port of 127.0.0.1. Another program can take it at any time.

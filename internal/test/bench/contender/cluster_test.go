@@ -49,7 +49,7 @@ func TestServerEndsWithItsParent(t *testing.T) {
 				t.Logf("left out: %s", line)
 				return
 			}
-			if err := execute(t.Context(), line, "SELECT 1"); err != nil {
+			if _, err := query(t.Context(), line, "SELECT 1"); err != nil {
 				t.Fatal(err)
 			}
 			if err := end(parent.Process); err != nil {
@@ -96,7 +96,7 @@ func TestCloseStopsTheServer(t *testing.T) {
 	}
 	database, err := c.CreateDatabase(t.Context(), []string{"CREATE TABLE t (k int)"})
 	if err == nil {
-		err = execute(t.Context(), database, "INSERT INTO t VALUES (1)")
+		_, err = query(t.Context(), database, "INSERT INTO t VALUES (1)")
 	}
 	if err != nil {
 		t.Error(err)
@@ -104,7 +104,7 @@ func TestCloseStopsTheServer(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := execute(t.Context(), c.connection, "SELECT 1"); err == nil {
+	if _, err := query(t.Context(), c.connection, "SELECT 1"); err == nil {
 		t.Error("the server accepts queries after its end")
 	}
 }

@@ -123,6 +123,11 @@ func Conflicting(n, variant int) settle.Delivery {
 	return settle.Delivery{Attempt: 1, Message: settle.Message{ID: fmt.Sprint(n), Data: data}}
 }
 
+// Malformed returns a delivery that is no payout. Each n is another message.
+func Malformed(n int) settle.Delivery {
+	return settle.Delivery{Attempt: 1, Message: settle.Message{ID: fmt.Sprint(n), Data: []byte("no payout")}}
+}
+
 // SettlementID returns the settlement ID of Message(n).
 func SettlementID(n int) string { return fmt.Sprintf("stl-%09d", n) }
 
