@@ -112,30 +112,37 @@ func (c *checker) answers() {
 	}
 }
 
-// answersInLedger compares the answers with the rows of the ledger, and their number
-// with the counted deliveries of each row.
+// answersInLedger compares the answers with the rows of the ledger. One answer recorded
+// each row; the answers that know it came later.
 func (c *checker) answersInLedger() {
 	const movement, conflict, quarantined = "movement of %q, %s, recorded at %v", "conflict of %q, %s, in %v", "message %s in quarantine for %s"
-	stored, answered := map[string]int64{}, map[string]int64{}
+	stored, recorded := map[string]int{}, map[string]int{}
 	for _, m := range c.books.Movements {
 		stored[fmt.Sprintf(movement, m.SettlementID, m.PayloadHash, m.RecordedAt.UTC())]++
 	}
 	for _, row := range c.books.Conflicts {
-		stored[fmt.Sprintf(conflict, row.SettlementID, row.PayloadHash, row.Fields)] = row.Deliveries
+		stored[fmt.Sprintf(conflict, row.SettlementID, row.PayloadHash, row.Fields)]++
 	}
 	for _, q := range c.books.Quarantined {
-		stored[fmt.Sprintf(quarantined, q.MessageID, detail(nil, q.Reason, q.Member))] = q.Deliveries
+		stored[fmt.Sprintf(quarantined, q.MessageID, detail(nil, q.Reason, q.Member))]++
 	}
 	for _, d := range c.deliveries {
-		a := d.answer
+		a, row := d.answer, ""
 		switch a.Outcome {
 		case settle.OutcomeApplied:
-			answered[fmt.Sprintf(movement, a.SettlementID, a.PayloadHash, a.AppliedAt.UTC())]++
+			row = fmt.Sprintf(movement, a.SettlementID, a.PayloadHash, a.AppliedAt.UTC())
 		case settle.OutcomeConflict:
-			answered[fmt.Sprintf(conflict, a.SettlementID, a.PayloadHash, a.Fields)]++
+			row = fmt.Sprintf(conflict, a.SettlementID, a.PayloadHash, a.Fields)
 		case settle.OutcomeQuarantined:
-			answered[fmt.Sprintf(quarantined, d.messageID, a.detail())]++
+			row = fmt.Sprintf(quarantined, d.messageID, a.detail())
 		case settle.OutcomeDuplicate, settle.OutcomeUnknown:
+		}
+		switch {
+		case row != "" && !a.Known:
+			recorded[row]++
+			stored[row] += 0 // compare it even if it is absent
+		case row != "" && stored[row] == 0:
+			c.add("ledger: no %s, but an answer knows it", row)
 		}
 		if a.Outcome == settle.OutcomeDuplicate || a.Outcome == settle.OutcomeConflict {
 			m := c.books.Movement(a.SettlementID)
@@ -144,12 +151,9 @@ func (c *checker) answersInLedger() {
 			}
 		}
 	}
-	for row := range answered {
-		stored[row] += 0 // compare it even if it is absent
-	}
 	for _, row := range slices.Sorted(maps.Keys(stored)) {
-		if stored[row] != answered[row] {
-			c.add("ledger: %s has %d deliveries, and %d were answered", row, stored[row], answered[row])
+		if stored[row] != recorded[row] {
+			c.add("ledger: %s has %d rows, and %d answers recorded it", row, stored[row], recorded[row])
 		}
 	}
 }

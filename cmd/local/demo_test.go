@@ -94,8 +94,8 @@ func wantReport(t *testing.T, out string) {
 		}
 	}
 	for _, want := range []string{
-		"\nstl-8474    reserve-tokyo             150000 JPY  ", "\nstl-8479    amount_cents                       4\n",
-		"\nLedger: quarantine", "  invalid_field amount_cents           2\n", "+3 days    5  3 confirmed, 1 rejected, 1 returned\n",
+		"\nstl-8474    reserve-tokyo             150000 JPY  ", "\nstl-8479    amount_cents\n",
+		"\nLedger: quarantine", "  invalid_field amount_cents; known  ", "+3 days    5  3 confirmed, 1 rejected, 1 returned\n",
 		"uncertain → rejected                             1   -305.00 EUR\n", "stl-8484    cp-sent-back     1250.00 USD  RETURNED\n",
 		"\nstl-8485 needs a decision: ", "\nok: 39 messages, ", "\nok: 14 movements, ", " status checks: no violation\n", "\nok: 6 bank instructions, ",
 	} {
@@ -126,7 +126,7 @@ func TestReportOfDifferencesIsAnError(t *testing.T) {
 	if err := report(&sound, sys, messages, seen); err != nil || !strings.Contains(sound.String(), "\nok: ") {
 		t.Errorf("%v without a difference:\n%s", err, sound.String())
 	}
-	seen.books.Conflicts[0].Deliveries++
+	seen.books.Conflicts = append(seen.books.Conflicts, seen.books.Conflicts[0])
 	if err := report(&wrong, sys, messages, seen); !errors.Is(err, errDisagree) || strings.Contains(wrong.String(), "\nok: ") ||
 		!strings.Contains(wrong.String(), "\nwrong: ledger: conflict of ") {
 		t.Errorf("%v with a difference:\n%s", err, wrong.String())
@@ -147,13 +147,16 @@ func healthy() ([]sampleMessage, result) {
 	changed := answer{Result: settle.Result{Outcome: "conflict", SettlementID: id, PayloadHash: other, AppliedAt: at, Fields: []string{"amount_cents"}}}
 	malformed := answer{Result: settle.Result{Outcome: "quarantined", Refusal: &payout.Refusal{Reason: "not_json"}}}
 	again := settled
-	again.Outcome, again.Instruction = "duplicate", confirmed
+	again.Outcome, again.Instruction = "duplicate", ""
+	known := changed
+	known.Known = true
 	key := transfer.InstructionKey(id)
 	return messages, result{
 		deliveries: []delivery{
 			{publication{0, 0}, "1", 0, 200, settled, 0},
 			{publication{0, 1}, "2", 0, 200, again, 0},
 			{publication{1, 0}, "3", 0, 200, changed, 0},
+			{publication{1, 0}, "3", 1, 200, known, 0},
 			{publication{2, 0}, "4", 0, 200, malformed, 0},
 		},
 		runs: []reconciliation{{Reconciled: transfer.Reconciled{Due: 1}}},
@@ -162,8 +165,8 @@ func healthy() ([]sampleMessage, result) {
 				Movements: []settle.Movement{{
 					SettlementID: id, AccountID: "a", AmountCents: 5, Currency: "EUR", CreditorAccount: "cp-1", Reference: "r", PayloadHash: hash, RecordedAt: at,
 				}},
-				Conflicts:   []spannerstore.ConflictRow{{SettlementID: id, PayloadHash: other, Fields: []string{"amount_cents"}, Deliveries: 1}},
-				Quarantined: []spannerstore.QuarantineRow{{MessageID: "4", Reason: "not_json", Deliveries: 1}},
+				Conflicts:   []spannerstore.ConflictRow{{SettlementID: id, PayloadHash: other, Fields: []string{"amount_cents"}}},
+				Quarantined: []spannerstore.QuarantineRow{{MessageID: "4", Reason: "not_json"}},
 				Instructions: []transfer.Instruction{{
 					SettlementID: id, State: confirmed, Sends: 1,
 					Transfer: transfer.Transfer{Key: key, AmountCents: 5, Currency: "EUR", CreditorAccount: "cp-1"},
@@ -189,20 +192,21 @@ func TestCheckFindsDifferences(t *testing.T) {
 		`ledger: no movement of "stl-1"`:                                                             func(r *result) { r.books.Movements, r.books.Ledger = nil, nil },
 		`ledger: the movement is {SettlementID:stl-1 AccountID:a AmountCents:6 `:                     func(r *result) { r.books.Movements[0].AmountCents++ },
 		`"changed", delivery 1: answered with "reference"; the sample expects "amount_cents"`:        func(r *result) { r.deliveries[2].answer.Fields = []string{"reference"} },
-		`"malformed", delivery 1: answered with "empty_data"; the sample expects "not_json"`:         func(r *result) { r.deliveries[3].answer.Refusal.Reason = "empty_data" },
+		`"malformed", delivery 1: answered with "empty_data"; the sample expects "not_json"`:         func(r *result) { r.deliveries[4].answer.Refusal.Reason = "empty_data" },
 		`ledger: 2 movements; the sample expects 1`:                                                  func(r *result) { r.books.Movements = append(r.books.Movements, settle.Movement{}) },
 		`recorded at 1970-01-01 00:00:02 +0000 UTC, but the answer duplicate names it`:               func(r *result) { r.deliveries[1].answer.AppliedAt = time.Unix(2, 0) },
 		`recorded at 1970-01-01 00:00:01 +0000 UTC, but the answer duplicate names it`:               func(r *result) { r.deliveries[1].answer.PayloadHash = "v1:b" },
 		`, but the answer conflict names it`:                                                         func(r *result) { r.deliveries[2].answer.AppliedAt = time.Unix(2, 0) },
-		`v1:a, recorded at 1970-01-01 00:00:01 +0000 UTC has 1 deliveries, and 0 were answered`:      func(r *result) { r.deliveries[0].answer.Outcome = "duplicate" },
-		`ledger: conflict of "stl-1", v1:b, in [amount_cents] has 0 deliveries, and 1 were answered`: func(r *result) { r.books.Conflicts[0].Fields = []string{"reference"} },
-		`ledger: conflict of "stl-1", v1:b, in [amount_cents] has 2 deliveries, and 1 were answered`: func(r *result) { r.books.Conflicts[0].Deliveries++ },
-		`ledger: message 4 in quarantine for not_json has 0 deliveries, and 1 were answered`:         func(r *result) { r.books.Quarantined = nil },
-		`ledger: message 4 in quarantine for not_json has 2 deliveries, and 1 were answered`:         func(r *result) { r.books.Quarantined[0].Deliveries++ },
+		`v1:a, recorded at 1970-01-01 00:00:01 +0000 UTC has 1 rows, and 0 answers recorded it`:      func(r *result) { r.deliveries[0].answer.Outcome = "duplicate" },
+		`ledger: conflict of "stl-1", v1:b, in [amount_cents] has 0 rows, and 1 answers recorded it`: func(r *result) { r.books.Conflicts[0].Fields = []string{"reference"} },
+		`ledger: conflict of "stl-1", v1:b, in [amount_cents] has 1 rows, and 2 answers recorded it`: func(r *result) { r.deliveries[3].answer.Known = false },
+		`ledger: no conflict of "stl-1", v1:b, in [reference], but an answer knows it`:               func(r *result) { r.deliveries[3].answer.Fields = []string{"reference"} },
+		`ledger: message 4 in quarantine for not_json has 0 rows, and 1 answers recorded it`:         func(r *result) { r.books.Quarantined = nil },
+		`ledger: message 4 in quarantine for not_json has 1 rows, and 0 answers recorded it`:         func(r *result) { r.deliveries[4].answer.Known = true },
 		`ledger: 0 bank instructions; the sample expects 1`:                                          func(r *result) { r.books.Instructions = nil },
 		`with 2 sends; the sample expects uncertain → confirmed with 1`:                              func(r *result) { r.books.Instructions[0].Sends++ },
 		`went uncertain with 1 sends; the sample expects uncertain → confirmed with 1`:               func(r *result) { r.books.Events = r.books.Events[:1] },
-		`"stl-1": answered rejected, a state that its bank instruction never had`:                    func(r *result) { r.deliveries[1].answer.Instruction = transfer.StateRejected },
+		`"stl-1": answered rejected, a state that its bank instruction never had`:                    func(r *result) { r.deliveries[0].answer.Instruction = transfer.StateRejected },
 		`reconciler, run 1: of 1 due, 1 failed and 0 were left`:                                      func(r *result) { r.runs[0].Failed = 1 },
 		`verify: `: func(r *result) {
 			r.findings = []audit.Finding{{Violation: audit.Violation{Rule: audit.RuleOnce, SettlementID: "stl-1"}}}

@@ -85,6 +85,9 @@ func deliveriesTable(messages []sampleMessage, deliveries []delivery) table.Writ
 		if more == "" && d.answer.Instruction != transfer.StateNone {
 			more = "bank: " + string(d.answer.Instruction)
 		}
+		if d.answer.Known {
+			more += "; known"
+		}
 		t.AppendRow(table.Row{name, d.answer.Outcome, more, fmt.Sprintf("%.1f", float64(d.took.Microseconds())/1000)})
 	}
 	return t
@@ -101,19 +104,19 @@ func movementsTable(stored audit.Snapshot) table.Writer {
 }
 
 func conflictsTable(stored audit.Snapshot) table.Writer {
-	t := newTable("Ledger: conflicts, which move no money", []int{3}, "settlement", "differing members", "deliveries")
+	t := newTable("Ledger: conflicts, which move no money", nil, "settlement", "differing members")
 	for _, c := range stored.Conflicts {
-		t.AppendRow(table.Row{c.SettlementID, strings.Join(c.Fields, ", "), c.Deliveries})
+		t.AppendRow(table.Row{c.SettlementID, strings.Join(c.Fields, ", ")})
 	}
 	return t
 }
 
 func quarantineTable(stored audit.Snapshot) table.Writer {
-	t := newTable("Ledger: quarantine, which moves no money", []int{1, 3}, "message ID", "reason", "deliveries")
+	t := newTable("Ledger: quarantine, which moves no money", []int{1}, "message ID", "reason")
 	for _, q := range slices.SortedFunc(slices.Values(stored.Quarantined), func(a, b spannerstore.QuarantineRow) int {
 		return a.QuarantinedAt.Compare(b.QuarantinedAt)
 	}) {
-		t.AppendRow(table.Row{q.MessageID, detail(nil, q.Reason, q.Member), q.Deliveries})
+		t.AppendRow(table.Row{q.MessageID, detail(nil, q.Reason, q.Member)})
 	}
 	return t
 }

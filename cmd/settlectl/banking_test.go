@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"cloud.google.com/go/spanner"
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle"
@@ -117,19 +116,6 @@ func TestHistoryMarksTheEnvironmentsBank(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	f.sound()
-}
-
-// TestDecideReportsAMissingRow: Spanner has one code for a missing row and a missing
-// database.
-func TestDecideReportsAMissingRow(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t)
-	f.block(stlBlocked)
-	f.apply(spanner.Delete("settlement_receipts", spanner.Key{key(stlBlocked)}))
-	got := f.refusal(term.ExitError, "lacks a row", "decide", stlBlocked, "--confirmed", "--by", "ines", "--second", "bert", "--note", "letter of the bank")
-	if strings.Contains(got.errOut, "does not exist") || !strings.Contains(got.errOut, "settlectl verify") {
-		t.Error(got.errOut)
-	}
 }
 
 // TestRejectedCredentialsAreReported although a step treats the answer as one to retry.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
@@ -176,8 +175,6 @@ func (f databaseFlags) explain(err error) error {
 	switch code := spanner.ErrCode(err); {
 	case strings.Contains(text, "Table not found"), strings.Contains(text, "index on table"), strings.Contains(text, "index not found"):
 		return term.Failf("database %s lacks a part of this version's schema: %s; run settlectl doctor and apply the missing files of schema/", f.name, text)
-	case code == codes.NotFound && missingRow.MatchString(text):
-		return term.Failf("database %s lacks a row that the change needs, and nothing was changed: %s; run settlectl verify", f.name, text)
 	case code == codes.NotFound:
 		return term.Failf("database %s does not exist: %s; check --database", f.name, text)
 	case code == codes.PermissionDenied:
@@ -189,10 +186,6 @@ func (f databaseFlags) explain(err error) error {
 	}
 	return term.Failf("database %s: %w", f.name, err)
 }
-
-// missingRow matches the messages of Spanner and its emulator about a missing row, which
-// have the same code as those about a missing database.
-var missingRow = regexp.MustCompile(`(?i)\btable\b.*\brow\b|\brow\b.*\bin table\b`)
 
 func (f databaseFlags) asRole() string {
 	if f.role == "" {

@@ -152,7 +152,7 @@ func TestDoctorExitCodes(t *testing.T) {
 // TestRemediesCanBeCopied: each command stands on one line, whatever the width.
 func TestRemediesCanBeCopied(t *testing.T) {
 	t.Parallel()
-	command := `gcloud spanner databases ddl update d --instance=i --ddl="ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 100 DAY))" --project=` + strings.Repeat("p", 60)
+	command := `gcloud spanner databases ddl update d --instance=i --ddl="ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(applied_at, INTERVAL 100 DAY))" --project=` + strings.Repeat("p", 60)
 	got := remedies([]doctor.Finding{
 		{Check: "retry policy"},
 		{Check: "receipts", Remedy: "lengthen the retention: " + command},

@@ -125,7 +125,7 @@ func (f *fixture) run(args ...string) outcome {
 // message returns a message with a new ID.
 func (f *fixture) message(data string) settle.Message {
 	return settle.Message{
-		ID: fmt.Sprintf("%d", 7_000_000_000_000_000+f.ids.Add(1)), Subscription: fixtureSubscription,
+		ID: fmt.Sprintf("%d", 7_000_000_000_000_000+f.ids.Add(1)), Subscription: fixtureSubscription, Source: fixtureSubscription,
 		PublishTime: f.clock.Now().Add(-time.Second), Data: []byte(data),
 	}
 }
@@ -246,7 +246,7 @@ func (f *fixture) fillQuarantine() {
 		f.deliver(data, settle.OutcomeQuarantined)
 	}
 	strange := f.message("{}")
-	strange.ID, strange.Subscription, strange.Attributes = "m\x1b[2J-1", "", map[string]string{"ce-type": "google.cloud.storage.object.v1.finalized"}
+	strange.ID, strange.Subscription, strange.Source, strange.Attributes = "m\x1b[2J-1", "", "", map[string]string{"ce-type": "google.cloud.storage.object.v1.finalized"}
 	f.handOver(settle.Delivery{Message: strange, Refusal: &payout.Refusal{
 		Reason: payout.ReasonUnsupportedEvent, Detail: "the event's type is not google.cloud.pubsub.topic.v1.messagePublished",
 	}}, settle.OutcomeQuarantined)

@@ -14,28 +14,28 @@ func conflictList() listing {
 		name: "conflicts", short: "List messages that contradict a settled payout",
 		long:    "No money moved for them; ask the producer which payout is right.\n--state resolved and --state all scan the whole table and can be slow.",
 		example: `  settlectl list conflicts --account reserve-claims --since 24h`,
-		time:    "they were last delivered", account: true,
+		time:    "they were first delivered", account: true,
 		states: []string{ledger.StateOpen, ledger.StateResolved, ledger.StateAll}, stateHelp: "of the case",
 		reasons: ledger.MemberNames(), reasonHelp: "`member` that differs",
 		read: ledger.Reader.Conflicts,
 		columns: []column{
-			{name: "last delivered"},
+			{name: "seen"},
 			{name: "settlement"},
 			{name: "account"},
 			{name: "differs in", text: true},
-			{name: "times", right: true},
+			{name: "source", spare: true},
 			{name: "state", text: true, colors: openColors},
 		},
 		row: func(e ledger.Entry) []string {
 			c := e.Conflict
-			return []string{clock(c.LastSeenAt), c.SettlementID, e.Movement.AccountID, strings.Join(c.Fields, ", "), fmt.Sprint(c.Deliveries), closedBy(c.ResolvedBy, "resolved by ")}
+			return []string{clock(c.SeenAt), c.SettlementID, e.Movement.AccountID, strings.Join(c.Fields, ", "), shortName(c.Source), closedBy(c.ResolvedBy, "resolved by ")}
 		},
-		csvColumns: named("last_seen_at", "settlement_id", "account_id", "payload_hash", "fields", "deliveries", "first_seen_at", "message_id", "resolved_at", "resolved_by", "note"),
+		csvColumns: named("seen_at", "settlement_id", "account_id", "payload_hash", "fields", "message_id", "source", "resolved_at", "resolved_by", "note"),
 		csvRow: func(e ledger.Entry) []string {
 			c := e.Conflict
 			return []string{
-				exact(c.LastSeenAt), c.SettlementID, e.Movement.AccountID, string(c.PayloadHash), strings.Join(c.Fields, " "), fmt.Sprint(c.Deliveries),
-				exact(c.FirstSeenAt), c.MessageID, exactOr(c.ResolvedAt), c.ResolvedBy, c.Note,
+				exact(c.SeenAt), c.SettlementID, e.Movement.AccountID, string(c.PayloadHash), strings.Join(c.Fields, " "),
+				c.MessageID, c.Source, exactOr(c.ResolvedAt), c.ResolvedBy, c.Note,
 			}
 		},
 		entries: "conflicts",
@@ -141,20 +141,17 @@ func quarantineList() listing {
 				message = e.MessageKey
 			}
 			detail := q.Detail
-			if again := times(q.Deliveries); again != "" {
-				detail += "; " + again
-			}
 			if q.ReleasedBy != "" {
 				detail += "; released by " + q.ReleasedBy
 			}
 			return []string{clock(q.QuarantinedAt), message, string(q.Reason), detail}
 		},
-		csvColumns: named("quarantined_at", "message_id", "message_key", "subscription", "reason", "member", "detail", "data_bytes", "publish_time", "deliveries", "released_at", "released_by", "note"),
+		csvColumns: named("quarantined_at", "message_id", "message_key", "subscription", "reason", "member", "detail", "data_bytes", "publish_time", "released_at", "released_by", "note"),
 		csvRow: func(e ledger.Entry) []string {
 			q := e.Quarantined
 			return []string{
 				exact(q.QuarantinedAt), q.MessageID, e.MessageKey, q.Subscription, string(q.Reason), q.Member, q.Detail, fmt.Sprint(e.DataBytes),
-				exactOr(q.PublishTime), fmt.Sprint(q.Deliveries), exactOr(q.ReleasedAt), q.ReleasedBy, q.Note,
+				exactOr(q.PublishTime), exactOr(q.ReleasedAt), q.ReleasedBy, q.Note,
 			}
 		},
 		entries: "quarantined messages",
@@ -173,20 +170,20 @@ func movementList() listing {
 		since:   "24h", time: "they were recorded", account: true, states: append(states, ledger.StateNone), stateHelp: "of the bank instruction",
 		read: ledger.Reader.Movements,
 		columns: []column{
-			{name: "recorded"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "bank", colors: stateColors}, {name: "reversed"},
+			{name: "recorded"}, {name: "settlement"}, {name: "account"}, {name: "amount", right: true}, {name: "bank", colors: stateColors}, {name: "reversed"}, {name: "source", spare: true},
 		},
 		row: func(e ledger.Entry) []string {
 			m, reversed := e.Movement, ""
 			if e.Reversal.Reason != "" {
 				reversed = "yes"
 			}
-			return []string{clock(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().String(), orNone(string(e.Instruction.State)), reversed}
+			return []string{clock(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().String(), orNone(string(e.Instruction.State)), reversed, shortName(m.Source)}
 		},
-		csvColumns: named("recorded_at", "settlement_id", "account_id", "amount", "amount_minor", "currency", "creditor_account", "state", "reversed"),
+		csvColumns: named("recorded_at", "settlement_id", "account_id", "amount", "amount_minor", "currency", "creditor_account", "source", "state", "reversed"),
 		csvRow: func(e ledger.Entry) []string {
 			m := e.Movement
 			return []string{
-				exact(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().Major, e.Amount().Minor, m.Currency, m.CreditorAccount, orNone(string(e.Instruction.State)), e.Reversal.Reason,
+				exact(m.RecordedAt), m.SettlementID, m.AccountID, e.Amount().Major, e.Amount().Minor, m.Currency, m.CreditorAccount, m.Source, orNone(string(e.Instruction.State)), e.Reversal.Reason,
 			}
 		},
 		entries: "movements",

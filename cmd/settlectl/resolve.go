@@ -85,7 +85,7 @@ func printConflicts(s streams, form string, all []ledger.ConflictSummary) error 
 			{"settlement", c.SettlementID},
 			{"conflict", string(c.PayloadHash)},
 			{"differs in", strings.Join(c.Fields, ", ")},
-			{"last seen", clockOrNever(c.LastSeenAt)},
+			{"seen", clock(c.SeenAt)},
 		}
 		if c.ResolvedBy == "" {
 			return facts

@@ -126,6 +126,7 @@ func (page) movement(found ledger.Settlement) []pair {
 		{label: "creditor", value: orNone(m.CreditorAccount)},
 		{label: "reference", value: orNone(m.Reference)},
 		{label: "payload hash", value: string(m.PayloadHash)},
+		{label: "source", value: cmp.Or(m.Source, "unknown")},
 		{label: "recorded", value: clock(m.RecordedAt)},
 	}
 	if !found.Intact {
@@ -149,16 +150,11 @@ func (page) receipt(found ledger.Settlement) []pair {
 	if r == nil {
 		return []pair{{label: "state", value: "expired; the movement still recognises redeliveries and conflicts"}}
 	}
-	message := r.MessageID
-	if message == "" {
-		message = "unknown"
-	}
 	lines := []pair{
 		{label: "outcome", value: r.ResultStatus + " " + clock(r.AppliedAt)},
-		{label: "message", value: message},
+		{label: "message", value: cmp.Or(r.MessageID, "unknown")},
 		{label: "published", value: clockOr(r.PublishTime, "unknown")},
 		{label: "delivery", value: r.DeliveryID},
-		{label: "retention since", value: clockOr(r.ExpireFrom, "not begun; begins with the bank's final outcome")},
 	}
 	if r.Metadata != "" {
 		lines = append(lines, pair{label: "metadata", value: r.Metadata})
@@ -250,8 +246,9 @@ func (page) conflict(c ledger.Conflict) []pair {
 		{label: "state", value: state, colors: openColors(state)},
 		{label: "differs in", value: strings.Join(c.Fields, ", ")},
 		{label: "payload hash", value: string(c.PayloadHash)},
-		{label: "message", value: c.MessageID},
-		{label: "deliveries", value: fmt.Sprintf("%d, %s to %s", c.Deliveries, clock(c.FirstSeenAt), clock(c.LastSeenAt))},
+		{label: "message", value: cmp.Or(c.MessageID, "unknown")},
+		{label: "source", value: cmp.Or(c.Source, "unknown")},
+		{label: "seen", value: clock(c.SeenAt)},
 	}
 	if c.Note != "" {
 		lines = append(lines, pair{label: "note", value: c.Note})

@@ -31,6 +31,8 @@ type column struct {
 	right bool
 	// text marks free text. A terminal folds it between words; all other values stay whole.
 	text bool
+	// spare marks a column that a terminal omits if it is too narrow for the whole table.
+	spare bool
 	// colors returns the colours of a value; nil: none.
 	colors func(value string) text.Colors
 }
@@ -58,6 +60,7 @@ type layout struct {
 	s       streams
 	columns []column
 	widths  []int // of the rows so far: the next batch of rows stands below them
+	narrow  bool  // without the spare columns, by the first batch
 }
 
 // layOut returns a whole table; head adds the names of the columns.
@@ -77,7 +80,7 @@ func (l *layout) render(rows [][]string, head bool) string {
 	t.SuppressTrailingSpaces()
 	configs, names := make([]table.ColumnConfig, len(l.columns)), make(table.Row, len(l.columns))
 	for i, c := range l.columns {
-		configs[i] = table.ColumnConfig{Number: i + 1, WidthMin: l.widths[i]}
+		configs[i] = table.ColumnConfig{Number: i + 1, WidthMin: l.widths[i], Hidden: l.narrow && c.spare}
 		if c.right {
 			configs[i].Align, configs[i].AlignHeader = text.AlignRight, text.AlignRight
 		}
@@ -124,10 +127,11 @@ func fold(value string, columns int) (lines []string) {
 	return lines
 }
 
-// fit widens the columns to the rows. On a terminal it then narrows free text, the
-// widest column first.
+// fit widens the columns to the rows. On a terminal it then omits the spare columns and
+// narrows free text, the widest column first.
 func (l *layout) fit(rows [][]string, head bool) {
-	if l.widths == nil {
+	first := l.widths == nil
+	if first {
 		l.widths = make([]int, len(l.columns))
 	}
 	total := columnGap * (len(l.columns) - 1)
@@ -139,6 +143,12 @@ func (l *layout) fit(rows [][]string, head bool) {
 			l.widths[i] = max(l.widths[i], text.StringWidthWithoutEscSequences(row[i]))
 		}
 		total += l.widths[i]
+	}
+	l.narrow = l.narrow || first && l.s.OutColumns > 0 && total > l.s.OutColumns
+	for i, c := range l.columns {
+		if l.narrow && c.spare {
+			total -= columnGap + l.widths[i]
+		}
 	}
 	for ; l.s.OutColumns > 0 && total > l.s.OutColumns; total-- {
 		widest := -1

@@ -27,8 +27,7 @@ func newTail(s streams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Follow the ledger",
-		Long: `tail prints each commit once, in order. It combines repeated deliveries of one
-conflict into one line per interval. It reads the database every --interval.
+		Long: `tail prints each commit once, in order. It reads the database every --interval.
 Times are UTC. tail changes nothing.
 
 Exit codes: 2 usage error or unreadable database, 130 interrupted, which is the
@@ -109,7 +108,7 @@ func happeningLine(h ledger.Change, s streams) string {
 func happeningWords(h ledger.Change) []string {
 	switch h.Kind {
 	case ledger.KindMovement:
-		return []string{h.Movement.AccountID, h.Amount().String()}
+		return []string{h.Movement.AccountID, h.Amount().String(), via(h.Movement.Source)}
 	case ledger.KindReversal:
 		return []string{h.Movement.AccountID, ledger.Cents(h.Reversal.AmountCents, h.Movement.Currency).String(), h.Reversal.Reason}
 	case ledger.KindInstruction:
@@ -124,19 +123,22 @@ func happeningWords(h ledger.Change) []string {
 		}
 		return []string{change, e.Cause, status, e.Detail}
 	case ledger.KindConflict:
-		return []string{"differs in " + strings.Join(h.Conflict.Fields, ", "), times(h.Conflict.Deliveries)}
+		return []string{"differs in " + strings.Join(h.Conflict.Fields, ", "), via(h.Conflict.Source)}
 	case ledger.KindQuarantine:
-		return []string{string(h.Quarantined.Reason), times(h.Quarantined.Deliveries), h.Quarantined.Detail}
+		return []string{string(h.Quarantined.Reason), h.Quarantined.Detail}
 	case ledger.KindResolved:
 		return []string{"by " + h.Conflict.ResolvedBy, h.Conflict.Note}
 	}
 	return []string{"by " + h.Quarantined.ReleasedBy, h.Quarantined.Note}
 }
 
-// times returns "delivered 3 times"; nothing for a single delivery.
-func times(n int64) string {
-	if n < 2 {
+// via names the topic or subscription by which a message came; nothing for an unknown one.
+func via(source string) string {
+	if source == "" {
 		return ""
 	}
-	return fmt.Sprintf("delivered %d times", n)
+	return "via " + shortName(source)
 }
+
+// shortName returns the last part of a resource's full name.
+func shortName(resource string) string { return resource[strings.LastIndexByte(resource, '/')+1:] }

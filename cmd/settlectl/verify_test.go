@@ -82,9 +82,6 @@ var corruptions = []corruption{
 	{"time of a receipt", stlApplied, `UPDATE settlement_receipts SET applied_at = TIMESTAMP_SUB(applied_at, INTERVAL 1 SECOND) WHERE settlement_id = @id`, audit.RuleReceiptCommit, nil},
 	{"status of a receipt", stlApplied, `UPDATE settlement_receipts SET result_status = 'pending' WHERE settlement_id = @id`, audit.RuleReceiptFields, nil},
 	{"metadata of a receipt", stlApplied, `UPDATE settlement_receipts SET metadata = '[1]' WHERE settlement_id = @id`, audit.RuleReceiptFields, nil},
-	{"receipt that never expires", stlApplied, `UPDATE settlement_receipts SET expire_from = NULL WHERE settlement_id = @id`, audit.RuleReceiptExpiry, nil},
-	{"receipt that expires while open", stlUncertain, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, audit.RuleReceiptExpiry, nil},
-	{"receipt that expires before the final outcome", stlConfirmed, `UPDATE settlement_receipts SET expire_from = applied_at WHERE settlement_id = @id`, audit.RuleReceiptExpiry, nil},
 	{"idempotency key of another settlement", stlUncertain, `UPDATE bank_instructions SET idempotency_key = '00000000-0000-5000-8000-000000000000' WHERE settlement_id = @id`, audit.RuleInstructionTransfer, nil},
 	{"idempotency key that is none", stlUncertain, `UPDATE bank_instructions SET idempotency_key = 'key' WHERE settlement_id = @id`, audit.RuleInstructionTransfer, nil},
 	{"amount in a request body", stlUncertain, `UPDATE bank_instructions SET request_body = CAST(REPLACE(CAST(request_body AS STRING), '47310', '47311') AS BYTES) WHERE settlement_id = @id`, audit.RuleInstructionBody, nil},
@@ -107,7 +104,7 @@ var corruptions = []corruption{
 	{
 		"last event deleted", stlConfirmed, `DELETE FROM bank_instruction_events WHERE settlement_id = @id AND version = 3`,
 		audit.RuleInstructionState,
-		[]audit.Rule{audit.RuleInstructionTimes, audit.RuleReceiptExpiry},
+		[]audit.Rule{audit.RuleInstructionTimes},
 	},
 	{"reversal deleted", stlRejected, `DELETE FROM ledger_reversals WHERE settlement_id = @id`, audit.RuleReversalMissing, nil},
 	{
@@ -124,13 +121,11 @@ var corruptions = []corruption{
 	{"members of a conflict taken away", stlConflict, `UPDATE settlement_conflicts SET fields = [] WHERE settlement_id = @id`, audit.RuleConflictFields, nil},
 	{"payload of a conflict", stlConflict, `UPDATE settlement_conflicts SET payload = CAST(REPLACE(CAST(payload AS STRING), '2600', '2601') AS BYTES) WHERE settlement_id = @id`, audit.RuleConflictHash, nil},
 	{"payload of a conflict that is none", stlConflict, `UPDATE settlement_conflicts SET payload = b'{}' WHERE settlement_id = @id`, audit.RuleConflictPayload, nil},
-	{"count of a conflict", stlConflict, `UPDATE settlement_conflicts SET deliveries = 0 WHERE settlement_id = @id`, audit.RuleConflictDeliveries, nil},
-	{"conflict seen before the settlement", stlConflict, `UPDATE settlement_conflicts SET first_seen_at = TIMESTAMP '2020-01-01T00:00:00Z' WHERE settlement_id = @id`, audit.RuleConflictDeliveries, nil},
+	{"conflict seen before the settlement", stlConflict, `UPDATE settlement_conflicts SET seen_at = TIMESTAMP '2020-01-01T00:00:00Z' WHERE settlement_id = @id`, audit.RuleConflictTime, nil},
 	{"conflict closed by no person", stlConflict, `UPDATE settlement_conflicts SET resolved_at = CURRENT_TIMESTAMP() WHERE settlement_id = @id`, audit.RuleConflictResolution, nil},
 	{"conflict closed at no time", stlConflict, `UPDATE settlement_conflicts SET resolved_by = 'ines@example.com' WHERE settlement_id = @id`, audit.RuleConflictResolution, nil},
 	{"data of a quarantined message", "", `UPDATE quarantined_messages SET data = b'not Json' WHERE data = b'not JSON'`, audit.RuleQuarantineIdentity, nil},
 	{"reason of a quarantined message", "", `UPDATE quarantined_messages SET reason = 'empty_data' WHERE data = b'not JSON'`, audit.RuleQuarantineReason, nil},
-	{"count of a quarantined message", "", `UPDATE quarantined_messages SET deliveries = 0 WHERE data = b'not JSON'`, audit.RuleQuarantineDeliveries, nil},
 	{"quarantined message that expires", "", `UPDATE quarantined_messages SET expire_from = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, audit.RuleQuarantineRelease, nil},
 	{"quarantined message released by no person", "", `UPDATE quarantined_messages SET released_at = CURRENT_TIMESTAMP() WHERE data = b'not JSON'`, audit.RuleQuarantineRelease, nil},
 }

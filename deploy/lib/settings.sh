@@ -147,7 +147,7 @@ mebibytes() {
 # receipt_days prints the receipt retention in days, from the last row deletion policy of the schema.
 receipt_days() {
 	sed 's/--.*//' "$ROOT"/schema/*.sql | tr '\n' ' ' | tr ';' '\n' |
-		sed -nE 's/.*TABLE (IF NOT EXISTS )?settlement_receipts[^a-z_].*ROW DELETION POLICY *\( *OLDER_THAN *\( *expire_from *, *INTERVAL ([0-9]+) DAY *\) *\).*/\2/p' |
+		sed -nE 's/.*TABLE (IF NOT EXISTS )?settlement_receipts[^a-z_].*ROW DELETION POLICY *\( *OLDER_THAN *\( *applied_at *, *INTERVAL ([0-9]+) DAY *\) *\).*/\2/p' |
 		tail -n 1
 }
 

@@ -143,6 +143,18 @@ func (f *functions) deliver(name, data string) {
 	f.ask(name, f.handler(f.service(f.stepper(settler, f.store), f.store)), f.request(data))
 }
 
+// settleUnderAnotherHash stores a movement whose payload hash is not that of its columns.
+func (f *functions) settleUnderAnotherHash(id string) {
+	f.t.Helper()
+	p, err := payout.Decode([]byte(payoutJSON(id, 1, false)), "USD")
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if _, err := f.store.Settle(f.t.Context(), settle.Settlement{Payout: p, Hash: "v2:00", DeliveryID: "d"}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
 func payoutJSON(id string, amount int, bank bool) string {
 	text := fmt.Sprintf(`{"settlement_id":%q,"account_id":"a","amount_cents":%d`, id, amount)
 	if bank {
@@ -213,12 +225,17 @@ func allLines(t *testing.T) map[string]map[string]any {
 	f.deliver("applied", payoutJSON("stl-1", 1, false))
 	f.deliver("duplicate", payoutJSON("stl-1", 1, false))
 	f.deliver("conflict", payoutJSON("stl-1", 2, false))
+	f.deliver("known conflict", payoutJSON("stl-1", 2, false))
 	f.deliver("quarantined", "not a payout")
+	f.ids-- // the same message again
+	f.deliver("known message", "not a payout")
 	f.now = f.now.Add(79 * 24 * time.Hour)
 	f.deliver("duplicate after 79 days", payoutJSON("stl-1", 1, false))
 	f.now = f.now.Add(24 * time.Hour)
 	f.deliver("duplicate after 80 days", payoutJSON("stl-1", 1, false))
-	f.deliver("conflict after 80 days", payoutJSON("stl-1", 2, false))
+	f.deliver("conflict after 80 days", payoutJSON("stl-1", 3, false))
+	f.settleUnderAnotherHash("stl-tampered")
+	f.deliver("tampered", payoutJSON("stl-tampered", 1, false))
 	f.deliver("applied again", payoutJSON("stl-expired", 1, false))
 	f.store.DeleteReceipt("stl-expired")
 	f.deliver("expired", payoutJSON("stl-expired", 1, false))

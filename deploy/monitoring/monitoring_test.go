@@ -72,7 +72,8 @@ func TestFilters(t *testing.T) {
 		"settleonce_publish_lag":               delivered,
 		"settleonce_conflicts":                 conflicts,
 		"settleonce_quarantined":               {"quarantined: delivery acknowledged"},
-		"settleonce_replay_age":                append(append(near, conflicts[0]), "duplicate: delivery acknowledged", "duplicate after 79 days: delivery acknowledged"),
+		"settleonce_replay_age": append(append(near, conflicts[0]), "duplicate: delivery acknowledged", "known conflict: delivery acknowledged",
+			"duplicate after 79 days: delivery acknowledged", "tampered: delivery acknowledged"),
 		"settleonce_replays_near_horizon":      near,
 		"settleonce_bank_attempts":             attempts,
 		"settleonce_bank_instructions":         entered,
@@ -83,6 +84,7 @@ func TestFilters(t *testing.T) {
 		"settleonce_faults": {
 			"panic: request panicked", "panic in a step: bank step panicked",
 			"panic in a run: request panicked", "payout there: payout misrouted",
+			"tampered: delivery acknowledged",
 		},
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(metrics))); diff != "" {
@@ -341,7 +343,7 @@ func TestHorizonIsBelowTheRetention(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	retention := regexp.MustCompile(`OLDER_THAN\(expire_from, INTERVAL (\d+) DAY\)`).FindSubmatch(ddl)
+	retention := regexp.MustCompile(`OLDER_THAN\(applied_at, INTERVAL (\d+) DAY\)`).FindSubmatch(ddl)
 	limit := regexp.MustCompile(`replay_age_ms>=(\d+)`).FindStringSubmatch(readMetrics(t)["settleonce_replays_near_horizon"].GetFilter())
 	if retention == nil || limit == nil {
 		t.Fatal(retention, limit)

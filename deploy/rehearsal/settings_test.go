@@ -183,6 +183,6 @@ func TestShortReceiptRetentionIsRejected(t *testing.T) {
 	s.must(t, "", "deploy.sh", "--dry-run")
 	// The last policy counts.
 	addFile(t, root, "schema/0009_shorter.sql",
-		"ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 30 DAY));\n")
+		"ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(applied_at, INTERVAL 30 DAY));\n")
 	s.refuses(t, "the schema keeps receipts for 30 days", "", "deploy.sh", "--dry-run")
 }

@@ -33,7 +33,7 @@ type Terms struct {
 }
 
 // Violations lists all violations, a line each. receiptsExpire says that receipts may
-// have expired: a movement with a final outcome then needs none.
+// have expired: a movement then needs none.
 func (s Snapshot) Violations(receiptsExpire bool) []string {
 	terms := Terms{ReceiptGone: func(time.Time) bool { return receiptsExpire }}
 	var found []string
@@ -91,8 +91,8 @@ func (t Terms) Settlement(id string, one Snapshot) []Violation {
 	f.ok((len(one.Instructions) > 0) == (m.CreditorAccount != ""), RuleInstructionWanted,
 		"a bank instruction if, and only if, the payout names a creditor", "creditor named: %t, bank instruction: %t",
 		m.CreditorAccount != "", len(one.Instructions) > 0)
-	past := newPast(one, m)
-	f.receipt(one, m, past, t)
+	past := newPast(one)
+	f.receipt(one, m, t)
 	for _, in := range one.Instructions {
 		f.superseded(in, past)
 		f.transfer(in, m, past, intact, t)
@@ -116,27 +116,21 @@ type past struct {
 	// rekeyed are the times of its new keys.
 	rekeyed  []time.Time
 	accepted bool
-	// final is the time of the final outcome; zero: it is open.
-	final time.Time
+	final    bool
 	// reversed is the time of the reversal; zero: there is none.
 	reversed time.Time
 	reason   transfer.State
 }
 
-func newPast(one Snapshot, m settle.Movement) past {
+func newPast(one Snapshot) past {
 	var p past
-	if m.CreditorAccount == "" && len(one.Instructions)+len(one.Events) == 0 {
-		p.final = m.RecordedAt
-	}
 	for _, e := range one.Events {
 		p.history = append(p.history, e.Event)
 		if e.Event.Supersedes() {
 			p.rekeyed, p.accepted = append(p.rekeyed, e.RecordedAt), false
 		}
 		p.accepted = p.accepted || e.Event.To == transfer.StateAccepted
-		if e.Event.To.Final() && p.final.IsZero() {
-			p.final = e.RecordedAt
-		}
+		p.final = p.final || e.Event.To.Final()
 		if e.Event.Reverses() && p.reversed.IsZero() {
 			p.reversed, p.reason = e.RecordedAt, e.Event.To
 		}
@@ -174,7 +168,7 @@ func (f *findings) movement(m settle.Movement) (intact bool) {
 		"a payout that a message can express", "the movement's columns are none: %v", err)
 }
 
-func (f *findings) receipt(one Snapshot, m settle.Movement, past past, t Terms) {
+func (f *findings) receipt(one Snapshot, m settle.Movement, t Terms) {
 	if len(one.Receipts) == 0 {
 		gone := t.ReceiptGone != nil && t.ReceiptGone(m.RecordedAt)
 		f.ok(gone, RuleReceiptMissing, "a receipt until it expires", "movement without receipt")
@@ -276,8 +270,8 @@ func (f *findings) chain(events []spannerstore.EventRow, in transfer.Instruction
 // state checks the columns that depend on an instruction's state.
 func (f *findings) state(in transfer.Instruction, past past) {
 	accepted, final := !in.AcceptedAt.IsZero(), !in.FinalAt.IsZero()
-	f.ok(accepted == past.accepted && final == !past.final.IsZero(), RuleInstructionTimes, "accepted_at and final_at as the events have it",
-		"accepted_at set %t, an event says so %t; final_at set %t, an event says so %t", accepted, past.accepted, final, !past.final.IsZero())
+	f.ok(accepted == past.accepted && final == past.final, RuleInstructionTimes, "accepted_at and final_at as the events have it",
+		"accepted_at set %t, an event says so %t; final_at set %t, an event says so %t", accepted, past.accepted, final, past.final)
 	open := in.State == transfer.StateUncertain || in.State == transfer.StateAccepted
 	f.ok(!open || !in.NextCheckAt.IsZero(), RuleInstructionCheck, "a next check", "%s bank instruction without a next check", in.State)
 }

@@ -73,8 +73,7 @@ type Finding struct {
 type Summary struct {
 	// ReadAt is the timestamp of all reads.
 	ReadAt time.Time `json:"read_at"`
-	// Retention is the time for which receipts are kept after the final outcome; zero:
-	// for ever.
+	// Retention is the time for which receipts are kept; zero: for ever.
 	Retention time.Duration `json:"-"`
 	// Settlements counts the movements, Rows all rows, Quarantined the messages in
 	// quarantine.
@@ -127,8 +126,8 @@ func Run(ctx context.Context, client *spanner.Client, o Options) (Summary, error
 	if err := v.begin(ctx); err != nil {
 		return Summary{}, fmt.Errorf("verify: %w", err)
 	}
-	v.terms = Terms{Compose: bank.Compose, KeyLifetimes: o.KeyLifetimes, ReceiptGone: func(final time.Time) bool {
-		return v.sum.Retention > 0 && !v.sum.ReadAt.Before(final.Add(v.sum.Retention))
+	v.terms = Terms{Compose: bank.Compose, KeyLifetimes: o.KeyLifetimes, ReceiptGone: func(recorded time.Time) bool {
+		return v.sum.Retention > 0 && !v.sum.ReadAt.Before(recorded.Add(v.sum.Retention))
 	}}
 	group, ctx := errgroup.WithContext(ctx)
 	for i := range o.Workers {

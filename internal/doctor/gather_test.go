@@ -250,15 +250,15 @@ func TestFaultsOnEmulators(t *testing.T) {
 	}{
 		{
 			"policy too short", func(_ *testing.T, d *deployment) {
-				d.ddl("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 47 DAY))")
+				d.ddl("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(applied_at, INTERVAL 47 DAY))")
 			},
 			"receipt retention", doctor.Fail, "receipts 47d < 7d + 31d + 7d + 72h = 48d", "INTERVAL 48 DAY",
 		},
 		{
 			"policy on another column", func(_ *testing.T, d *deployment) {
-				d.ddl("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(applied_at, INTERVAL 100 DAY))")
+				d.ddl("ALTER TABLE settlement_receipts REPLACE ROW DELETION POLICY (OLDER_THAN(publish_time, INTERVAL 100 DAY))")
 			},
-			"receipt retention", doctor.Fail, "counts from applied_at", "OLDER_THAN(expire_from, INTERVAL 100 DAY)",
+			"receipt retention", doctor.Fail, "counts from publish_time, not from applied_at", "OLDER_THAN(applied_at, INTERVAL 100 DAY)",
 		},
 		{
 			"no policy", func(_ *testing.T, d *deployment) {

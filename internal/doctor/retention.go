@@ -10,9 +10,8 @@ const (
 	day = 24 * time.Hour
 	// deletionLag is the longest delay of a row deletion policy, by Spanner's documentation.
 	deletionLag = 72 * time.Hour
-	// expireColumn has the time at which a receipt's outcome became final. A policy on
-	// another column deletes receipts of open bank instructions.
-	expireColumn = "expire_from"
+	// expireColumn has the time at which a payout was settled.
+	expireColumn = "applied_at"
 	// leastVersions is the least version retention with which yesterday's mistake can be
 	// undone.
 	leastVersions = 24 * time.Hour
@@ -43,7 +42,7 @@ func (s State) schema() Finding {
 	return OK.finding("all tables, columns and indexes of this version exist")
 }
 
-// needed returns the longest time after a payout's outcome in which one of its
+// needed returns the longest time after the settling of a payout in which one of its
 // messages can come back, and the sum as text.
 func (s State) needed() (total time.Duration, sum string) {
 	own, dead, seek := s.retention(), s.DeadLetters.Value.retention(), s.Topic.Value.GetMessageRetentionDuration().AsDuration()
@@ -69,7 +68,7 @@ func (s State) receiptRetention() Finding {
 		return Warn.finding("no row deletion policy: receipts are kept for ever >= %s", sum).
 			remedy("%s", s.policy("ADD", max(100, days(needed))))
 	case policy.PolicyColumn != expireColumn:
-		return Fail.finding("the row deletion policy counts from %s, not from %s: it deletes receipts of open bank instructions", policy.PolicyColumn, expireColumn).
+		return Fail.finding("the row deletion policy counts from %s, not from %s", policy.PolicyColumn, expireColumn).
 			remedy("%s", s.policy("REPLACE", max(policy.PolicyDays, days(needed))))
 	case kept < needed:
 		return Fail.finding("receipts %s < %s", span(kept), sum).remedy("%s", s.policy("REPLACE", days(needed)))

@@ -33,14 +33,13 @@ func failed(status int, text string) reply {
 // The texts of errors in answers. The error itself is only logged: it can quote values
 // that an answer must not contain.
 const (
-	textNoBank      = "not settled: the payout names a creditor_account and no bank is configured; Pub/Sub redelivers it"
-	textUnknown     = "unknown whether committed: Spanner did not answer; Pub/Sub redelivers the payout"
-	textHashVersion = "not settled: the stored payload hash has a version unknown to this instance; a newer revision has to settle it"
-	textDeadline    = "unknown whether settled: the deadline of the delivery has passed; Pub/Sub redelivers it"
-	textCancelled   = "unknown whether settled: the request was cancelled; Pub/Sub redelivers it"
-	textTooLarge    = "not stored: no quarantine row can hold the message; it goes to the dead-letter topic"
-	textOther       = "not settled; see the log; Pub/Sub redelivers it"
-	textPanic       = "unknown whether settled: a fault of the program; see the log; Pub/Sub redelivers it"
+	textNoBank    = "not settled: the payout names a creditor_account and no bank is configured; Pub/Sub redelivers it"
+	textUnknown   = "unknown whether committed: Spanner did not answer; Pub/Sub redelivers the payout"
+	textDeadline  = "unknown whether settled: the deadline of the delivery has passed; Pub/Sub redelivers it"
+	textCancelled = "unknown whether settled: the request was cancelled; Pub/Sub redelivers it"
+	textTooLarge  = "not stored: no quarantine row can hold the message; it goes to the dead-letter topic"
+	textOther     = "not settled; see the log; Pub/Sub redelivers it"
+	textPanic     = "unknown whether settled: a fault of the program; see the log; Pub/Sub redelivers it"
 
 	textMisrouted = "not settled: ReconcileBank received a payout; bind the payouts topic to SettlePayout; Pub/Sub redelivers it"
 	textMethod    = "only POST is answered"
@@ -60,7 +59,6 @@ var errorClasses = [...]struct {
 }{
 	{settle.ErrTooLargeToKeep, http.StatusRequestEntityTooLarge, textTooLarge},
 	{transfer.ErrNoBank, http.StatusInternalServerError, textNoBank},
-	{payout.ErrUnknownHashVersion, http.StatusInternalServerError, textHashVersion},
 	{settle.ErrOutcomeUnknown, http.StatusInternalServerError, textUnknown},
 	{context.DeadlineExceeded, http.StatusInternalServerError, textDeadline},
 	{context.Canceled, http.StatusInternalServerError, textCancelled},

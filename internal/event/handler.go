@@ -160,7 +160,10 @@ func (c *call) settle(deliverer Deliverer) reply {
 		return deliveryFailed(result, err)
 	}
 	level := slog.LevelInfo
-	if result.Outcome == settle.OutcomeConflict || result.Outcome == settle.OutcomeQuarantined {
+	switch {
+	case result.Disagreement != "":
+		level = slog.LevelError
+	case !result.Known && (result.Outcome == settle.OutcomeConflict || result.Outcome == settle.OutcomeQuarantined):
 		level = slog.LevelWarn
 	}
 	now, line := c.Now(), []slog.Attr{slog.Any("", result)} // an empty key adds the result's own attributes

@@ -180,9 +180,14 @@ func TestAnswersAndLines(t *testing.T) {
 			line:   map[string]any{"error": "outcome of the commit is unknown: context deadline exceeded"},
 		},
 		{
-			name: "hash of a later version", result: unsettled, err: payout.ErrUnknownHashVersion, status: 500,
-			answer: `{"outcome":"unknown",` + known + `,"error":"` + textHashVersion + `"}`,
-			line:   map[string]any{"error": "payload hash of an unknown version"},
+			name: "known message", result: settle.Result{Outcome: settle.OutcomeQuarantined, Known: true}, status: 200,
+			answer: `{"outcome":"quarantined","known":true}`,
+			line:   map[string]any{"severity": "INFO", "message": "delivery acknowledged", "outcome": "quarantined", "known": true},
+		},
+		{
+			name: "rows that contradict each other", result: settle.Result{Outcome: settle.OutcomeQuarantined, Disagreement: "x"}, status: 200,
+			answer: `{"outcome":"quarantined","disagreement":"x"}`,
+			line:   map[string]any{"severity": "ERROR", "message": "delivery acknowledged", "outcome": "quarantined", "disagreement": "x"},
 		},
 		{
 			name: "deadline", result: unsettled, err: context.DeadlineExceeded, status: 500,

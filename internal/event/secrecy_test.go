@@ -42,11 +42,14 @@ type fakeStore struct {
 }
 
 func (s fakeStore) Settle(_ context.Context, x settle.Settlement) (settle.Result, error) {
+	if x.Unroutable() {
+		return settle.Result{}, transfer.ErrNoBank
+	}
 	return s.settle(x)
 }
 
-func (s fakeStore) Quarantine(_ context.Context, q settle.Quarantined) error {
-	return s.quarantine(q)
+func (s fakeStore) Quarantine(_ context.Context, q settle.Quarantined) (bool, error) {
+	return false, s.quarantine(q)
 }
 
 type secretBank struct{ transfer.Bank }

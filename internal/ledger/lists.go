@@ -37,17 +37,17 @@ func quarantined(e *Entry, names ...string) []spannerstore.Field {
 	return spannerstore.Quarantined.As("q", &e.Quarantined, names...)
 }
 
-// Conflicts lists conflicts by their latest delivery. The filter's State is open,
+// Conflicts lists conflicts by their first delivery. The filter's State is open,
 // resolved or all, its Reason a member in which the payouts differ.
 func (r Reader) Conflicts(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	q := query{
 		fields: func(e *Entry) []spannerstore.Field {
 			return slices.Concat(
-				conflict(e, "last_seen_at", "settlement_id"), movement(e, "account_id"),
-				conflict(e, "payload_hash", "fields", "deliveries", "first_seen_at", "message_id", "resolved_at", "resolved_by", "note"),
+				conflict(e, "seen_at", "settlement_id"), movement(e, "account_id"),
+				conflict(e, "payload_hash", "fields", "message_id", "source", "resolved_at", "resolved_by", "note"),
 			)
 		},
-		params: map[string]any{}, time: "c.last_seen_at", keys: []string{"c.settlement_key", "c.payload_hash"},
+		params: map[string]any{}, time: "c.seen_at", keys: []string{"c.settlement_key", "c.payload_hash"},
 	}
 	hint := ""
 	switch f.State {
@@ -116,7 +116,7 @@ func (r Reader) Quarantine(ctx context.Context, f Filter) iter.Seq2[Entry, error
 			return slices.Concat(
 				quarantined(e, "quarantined_at", "message_id", "subscription", "reason", "member", "detail"),
 				[]spannerstore.Field{spannerstore.Computed("data_bytes", "BYTE_LENGTH(q.data)", &e.DataBytes)},
-				quarantined(e, "publish_time", "deliveries", "released_at", "released_by", "note"),
+				quarantined(e, "publish_time", "released_at", "released_by", "note"),
 				[]spannerstore.Field{spannerstore.Computed("message_key", "TO_HEX(q.message_key)", &e.MessageKey)},
 			)
 		},
@@ -145,7 +145,7 @@ func (r Reader) Movements(ctx context.Context, f Filter) iter.Seq2[Entry, error]
 	q := query{
 		fields: func(e *Entry) []spannerstore.Field {
 			return slices.Concat(
-				movement(e, "recorded_at", "settlement_id", "account_id", "amount_cents", "currency", "creditor_account", "reference"),
+				movement(e, "recorded_at", "settlement_id", "account_id", "amount_cents", "currency", "creditor_account", "reference", "source"),
 				spannerstore.Optional(append(instruction(e, "state"), spannerstore.Computed("reversed", "v.reason", &e.Reversal.Reason))),
 			)
 		},

@@ -110,7 +110,7 @@ func TestListIsInOrderAcrossPages(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			at = append(at, e.Conflict.LastSeenAt)
+			at = append(at, e.Conflict.SeenAt)
 			seen[e.Conflict.SettlementID+string(e.Conflict.PayloadHash)]++
 		}
 		if len(at) != 79 || len(seen) != 79 {
@@ -134,8 +134,7 @@ func unique(all []string) []string {
 
 func conflictRow(id, hash string, at time.Time) *spanner.Mutation {
 	return spanner.InsertMap("settlement_conflicts", map[string]any{
-		"settlement_id": id, "payload_hash": hash, "fields": []string{"amount_cents"}, "payload": []byte("not a payout"), "message_id": "m",
-		"last_delivery_id": "d", "deliveries": 1, "first_seen_at": at, "last_seen_at": at,
+		"settlement_id": id, "payload_hash": hash, "fields": []string{"amount_cents"}, "payload": []byte("not a payout"), "message_id": "m", "seen_at": at,
 	})
 }
 
@@ -231,7 +230,7 @@ func TestMoreConflictsThanAreShown(t *testing.T) {
 	}
 	w.apply(rows...)
 	s, err := w.Settlement(t.Context(), "a")
-	if err != nil || len(s.Conflicts) != maxConflicts || !s.MoreConflicts || !s.Conflicts[0].LastSeenAt.Equal(time.Unix(maxConflicts, 0)) {
+	if err != nil || len(s.Conflicts) != maxConflicts || !s.MoreConflicts || !s.Conflicts[0].SeenAt.Equal(time.Unix(maxConflicts, 0)) {
 		t.Errorf("%d conflicts, more %t, %v", len(s.Conflicts), s.MoreConflicts, err)
 	}
 }

@@ -28,13 +28,13 @@ type ConflictSummary struct{ spannerstore.ConflictRow }
 
 // summaryColumns are the columns of a ConflictSummary.
 var summaryColumns = []string{
-	"settlement_id", "payload_hash", "fields", "deliveries", "first_seen_at", "last_seen_at", "resolved_at", "resolved_by", "note",
+	"settlement_id", "payload_hash", "fields", "source", "seen_at", "resolved_at", "resolved_by", "note",
 }
 
 // MarshalJSONTo implements json.MarshalerTo.
 func (c ConflictSummary) MarshalJSONTo(enc *jsontext.Encoder) error {
 	return objectOf(spannerstore.Conflicts.Fields(&c.ConflictRow, summaryColumns...)).
-		withoutNull("resolved_at", "resolved_by", "note").MarshalJSONTo(enc)
+		withoutNull("source", "resolved_at", "resolved_by", "note").MarshalJSONTo(enc)
 }
 
 // Several reports that a resolution fits several conflicts, open or closed.

@@ -115,7 +115,7 @@ func readSettlement(ctx context.Context, tx *spanner.ReadOnlyTransaction, id str
 func (s *Settlement) readConflicts(ctx context.Context, tx *spanner.ReadOnlyTransaction) error {
 	statement := spanner.Statement{
 		SQL: `SELECT ` + spannerstore.Select(spannerstore.Conflicts.As("c", new(spannerstore.ConflictRow))) + `
-FROM settlement_conflicts AS c WHERE c.settlement_key = @key ORDER BY c.last_seen_at DESC, c.payload_hash LIMIT @limit`,
+FROM settlement_conflicts AS c WHERE c.settlement_key = @key ORDER BY c.seen_at DESC, c.payload_hash LIMIT @limit`,
 		Params: map[string]any{"key": spannerstore.SettlementKey(s.Movement.SettlementID), "limit": int64(maxConflicts + 1)},
 	}
 	err := tx.QueryWithOptions(ctx, statement, spanner.QueryOptions{RequestTag: tagRead}).Do(func(row *spanner.Row) error {
@@ -161,7 +161,7 @@ func (s Settlement) movementJSON() object {
 	return slices.Concat(
 		objectOf(spannerstore.Movements.Fields(&s.Movement, "settlement_id", "account_id")),
 		object{{"amount", s.Amount()}},
-		objectOf(spannerstore.Movements.Fields(&s.Movement, "creditor_account", "reference", "payload_hash", "recorded_at")),
+		objectOf(spannerstore.Movements.Fields(&s.Movement, "creditor_account", "reference", "payload_hash", "source", "recorded_at")),
 		object{{"currency_defaulted", s.CurrencyDefaulted}, {"intact", s.Intact}},
 	)
 }
@@ -189,7 +189,7 @@ func (s Settlement) instructionJSON() object {
 
 // MarshalJSONTo implements json.MarshalerTo.
 func (c Conflict) MarshalJSONTo(enc *jsontext.Encoder) error {
-	o := append(objectOf(spannerstore.Conflicts.Fields(&c.ConflictRow)).without("settlement_id", "last_delivery_id"), member{"members", c.Members})
+	o := append(objectOf(spannerstore.Conflicts.Fields(&c.ConflictRow)).without("settlement_id"), member{"members", c.Members})
 	if c.Fault != "" {
 		o = append(o, member{"fault", c.Fault})
 	}

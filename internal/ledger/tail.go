@@ -48,7 +48,7 @@ var changes = []struct {
 	fields                  fields
 }{
 	{KindMovement, `ledger_movements AS m`, `m.recorded_at`, `m.settlement_key`, func(e *Entry) []spannerstore.Field {
-		return movement(e, "recorded_at", "settlement_id", "account_id", "amount_cents", "currency")
+		return movement(e, "recorded_at", "settlement_id", "account_id", "amount_cents", "currency", "source")
 	}},
 	{KindInstruction, `bank_instruction_events AS e`, `e.recorded_at`, `e.settlement_key, e.version`, func(e *Entry) []spannerstore.Field {
 		return event(e, "recorded_at", "settlement_id", "version", "from_state", "to_state", "cause", "http_status", "detail")
@@ -60,14 +60,14 @@ var changes = []struct {
 				reversal(e, "amount_cents"), movement(e, "currency"), reversal(e, "reason"))
 		},
 	},
-	{KindConflict, `settlement_conflicts AS c`, `c.last_seen_at`, `c.settlement_key, c.payload_hash`, func(e *Entry) []spannerstore.Field {
-		return conflict(e, "last_seen_at", "settlement_id", "message_id", "fields", "deliveries")
+	{KindConflict, `settlement_conflicts AS c`, `c.seen_at`, `c.settlement_key, c.payload_hash`, func(e *Entry) []spannerstore.Field {
+		return conflict(e, "seen_at", "settlement_id", "message_id", "source", "fields")
 	}},
 	{KindResolved, `settlement_conflicts AS c`, `c.resolved_at`, `c.settlement_key, c.payload_hash`, func(e *Entry) []spannerstore.Field {
 		return renamed(conflict(e, "resolved_at", "settlement_id", "message_id", "fields", "note", "resolved_by"))
 	}},
 	{KindQuarantine, `quarantined_messages AS q`, `q.quarantined_at`, `q.message_key`, func(e *Entry) []spannerstore.Field {
-		return quarantined(e, "quarantined_at", "message_id", "reason", "deliveries", "detail")
+		return quarantined(e, "quarantined_at", "message_id", "reason", "detail")
 	}},
 	{KindReleased, `quarantined_messages AS q`, `q.released_at`, `q.message_key`, func(e *Entry) []spannerstore.Field {
 		return renamed(quarantined(e, "released_at", "message_id", "reason", "note", "released_by"))
@@ -86,8 +86,7 @@ func renamed(columns []spannerstore.Field) []spannerstore.Field {
 //
 // It misses nothing and repeats nothing. A poll reads at one timestamp and sees all
 // commits up to it. Later commits have later timestamps, and the next poll begins
-// there. A row that changes twice between two polls, such as a conflict under a
-// storm of redeliveries, is told once, in its latest form.
+// there.
 func (r Reader) Follow(ctx context.Context, since time.Time, wait func(context.Context) error, tell func(Change) error) error {
 	for ctx.Err() == nil {
 		upTo, err := r.poll(ctx, since, tell)

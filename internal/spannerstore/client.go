@@ -48,7 +48,7 @@ func (s *Store) exchange(ctx context.Context, f func(context.Context, *spanner.C
 		}
 		limited, cancel := context.WithTimeout(ctx, s.attemptTimeout)
 		err = f(limited, client)
-		timedOut := limited.Err() != nil
+		timedOut := limited.Err() != nil && ctx.Err() == nil
 		cancel()
 		switch {
 		case err == nil:

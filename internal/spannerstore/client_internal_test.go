@@ -125,3 +125,35 @@ func TestExchangeRunsAgainWithAnotherSession(t *testing.T) {
 		t.Errorf("%v after %d exchanges", err, len(used))
 	}
 }
+
+// Only the attempt's own limit says something about a connection. A caller that leaves
+// says nothing.
+func TestOnlyATimedOutAttemptSuspectsItsConnection(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fail    func(attempt context.Context, leave func())
+		suspect bool
+	}{
+		"attempt timed out": {func(attempt context.Context, _ func()) { <-attempt.Done() }, true},
+		"caller left":       {func(_ context.Context, leave func()) { leave() }, false},
+		"any error":         {func(context.Context, func()) {}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore(func() (*spanner.Client, error) { return new(spanner.Client), nil })
+				r := &route{used: []*grpc.ClientConn{nil}}
+				ctx, leave := context.WithCancel(context.WithValue(t.Context(), routeKey{}, r))
+				defer leave()
+				failed := errors.New("no answer")
+				err := store.exchange(ctx, func(attempt context.Context, _ *spanner.Client) error {
+					test.fail(attempt, leave)
+					return failed
+				})
+				if !errors.Is(err, failed) || (len(r.avoided) == 1) != test.suspect {
+					t.Errorf("error %v, %d connections avoided", err, len(r.avoided))
+				}
+			})
+		})
+	}
+}

@@ -10,47 +10,66 @@
 // needs no read, because the primary keys check the settlement ID: for a known one
 // Spanner answers ALREADY_EXISTS and writes nothing.
 //
-// Then a strong read by key, without locks, gets the stored rows, and settle.Judge
-// decides. A movement and its hash never change, so a duplicate or a conflict stays one.
-// A duplicate needs no write, a new conflict one insert. Apart from the refused insert,
-// deliveries of a settled payout take no locks and abort no transaction.
+// Then reads by key, without locks, get the stored rows, and settle.Judge decides. A
+// receipt of the same payload decides alone. Otherwise the movement and the conflict are
+// read at the same time. Receipt and movement never change, so a duplicate or a conflict
+// stays one, and the reads need no common timestamp. A duplicate or a known conflict
+// needs no write, a new conflict one insert. Apart from the refused insert, deliveries of
+// a settled payout take no locks and abort no transaction.
 //
-// A known conflict needs a higher count. A read-write transaction reads again with locks,
-// calls settle.Judge and writes its decision. This transaction is correct for any stored
-// rows. The shorter paths give the same decision, and fall back to it in every other
-// case, also after a failed read.
+// A delivery that Pub/Sub marks as a redelivery begins with the receipt, because its
+// payout is probably settled. Without a receipt it continues with the insert.
 //
-// A conflict's count can be one too high: the answer to its insert was lost, the client
-// library repeated the insert, and another delivery was counted in between. Then the
-// first delivery no longer recognises its own row.
+// In every other case a read-write transaction reads with locks, calls settle.Judge and
+// writes its decision. This transaction is correct for any stored rows; the shorter paths
+// give the same decision.
 //
 //	             ┌────────────────────────┐ committed
 //	Settle ────▶ │ Commit that inserts    │──────────────▶ applied
 //	             └────────────────────────┘
 //	                  │ ALREADY_EXISTS, or the answer was lost
 //	                  ▼
-//	             ┌────────────────────────┐ nothing to write
-//	        ┌──▶ │ strong read            │──────────────▶ duplicate; applied, by this delivery
+//	             ┌────────────────────────┐ the same payload
+//	        ┌──▶ │ read the receipt       │──────────────▶ duplicate; applied, by this delivery
 //	        │    └────────────────────────┘
-//	        │         │ a new conflict  │ a known one, or nothing is stored
+//	        │         │ another payload, or no receipt
+//	        │         ▼
+//	        │    ┌────────────────────────┐ nothing to write
+//	        │    │ read the movement      │──────────────▶ duplicate; known conflict
+//	        │    │ and the conflict       │
+//	        │    └────────────────────────┘
+//	        │         │ a new conflict  │ nothing is stored
 //	        │         ▼                 ▼
 //	        │    ┌──────────────┐  ┌────────────────────────┐ committed
 //	        │    │ Commit that  │  │ read-write transaction │────▶ applied, duplicate,
 //	        │    │ inserts it   │  └────────────────────────┘      conflict
 //	        │    └──────────────┘       │
 //	        │         │ committed: conflict
-//	        └─────────┴─────────────────┘ ALREADY_EXISTS, or the answer was lost: a few times,
+//	        └─────────┴─────────────────┘ the answer was lost: a few times,
 //	                                      then ErrOutcomeUnknown
 //
 // # Lost answers
 //
 // A commit without an answer may have succeeded. Only the error codes of a definite
-// refusal count as one; after every other error the store reads the rows. The read has
-// its own context, because the caller's deadline may be over. The store does not read for
-// a cancelled caller, whose message Pub/Sub redelivers anyway. A receipt with this
-// delivery's ID proves its own commit: the outcome is applied, not duplicate. The client
-// library loses answers too: it repeats a commit on UNAVAILABLE, and runs a transaction
-// function again after a broken stream.
+// refusal count as one, and only if the request was sent once: the client library repeats
+// a commit on UNAVAILABLE, and the refusal of the second says nothing about the first.
+// After every other error the store reads the rows. The read has its own deadline,
+// because the caller's may be over. The store does not read for a cancelled caller, whose
+// message Pub/Sub redelivers anyway. A receipt with this delivery's ID proves its own
+// commit: the outcome is applied, not duplicate.
+//
+// # Time and connections
+//
+// Each exchange with Spanner has a limit far below the delivery's budget. A connection can
+// be dead without being closed, and a request on it waits until its deadline. After such a
+// timeout the delivery continues on other connections of the client's pool, and other
+// deliveries avoid the connection for a minute.
+//
+// A client has one session for days. When Spanner has deleted it, every request fails with
+// the error detail ResourceInfo of type Session, and has done nothing. The store then
+// opens another client and repeats the exchange within the same delivery. Soon after one
+// another, new clients wait longer. No other error gives a client up: gRPC reconnects by
+// itself.
 //
 // # Due instructions
 //

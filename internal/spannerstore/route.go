@@ -5,6 +5,7 @@ import (
 	"path"
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
@@ -38,12 +39,17 @@ func (r *route) repeated() bool {
 	return n > 1
 }
 
+// suspicion is the time in which all calls avoid a connection that one call avoided. gRPC
+// itself gives a dead connection up after 140 s, by the keepalive of the client library.
+const suspicion = time.Minute
+
 // routed returns options for one client. Its pool takes the connections in turn, without
-// regard to dead ones; the options replace a connection that the call avoids.
+// regard to dead ones; the options replace a connection that calls avoid.
 func routed() []option.ClientOption {
 	var (
-		mu    sync.Mutex
-		known []*grpc.ClientConn // connections of the pool, as far as calls have used them
+		mu       sync.Mutex
+		known    []*grpc.ClientConn // connections of the pool, as far as calls have used them
+		suspects = map[*grpc.ClientConn]time.Time{}
 	)
 	pick := func(ctx context.Context, method string, choice *grpc.ClientConn) *grpc.ClientConn {
 		r, ok := ctx.Value(routeKey{}).(*route)
@@ -57,11 +63,19 @@ func routed() []option.ClientOption {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for _, other := range known {
-			if !slices.Contains(r.avoided, choice) {
-				break
+		now := time.Now()
+		for _, suspect := range r.avoided {
+			if now.Sub(suspects[suspect]) > suspicion {
+				suspects[suspect] = now
 			}
-			choice = other
+		}
+		own := func(cc *grpc.ClientConn) bool { return !slices.Contains(r.avoided, cc) }
+		healthy := func(cc *grpc.ClientConn) bool { return own(cc) && now.Sub(suspects[cc]) > suspicion }
+		candidates := append([]*grpc.ClientConn{choice}, known...)
+		if i := slices.IndexFunc(candidates, healthy); i >= 0 {
+			choice = candidates[i]
+		} else if i := slices.IndexFunc(candidates, own); i >= 0 {
+			choice = candidates[i]
 		}
 		if path.Base(method) == "Commit" {
 			r.commits++

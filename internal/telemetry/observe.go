@@ -45,8 +45,8 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	}
 	i = instruments{
 		settlements:  counter("settleonce.settlements", "{delivery}", "Deliveries by outcome."),
-		conflicts:    counter("settleonce.conflicts", "{member}", "Conflicts, once for each differing member."),
-		quarantined:  counter("settleonce.quarantined", "{delivery}", "Quarantined deliveries by reason."),
+		conflicts:    counter("settleonce.conflicts", "{member}", "New conflicts, once for each differing member."),
+		quarantined:  counter("settleonce.quarantined", "{message}", "Newly quarantined messages by reason."),
 		attempts:     counter("settleonce.bank.attempts", "{exchange}", "Exchanges with the bank by class."),
 		instructions: counter("settleonce.bank.instructions", "{instruction}", "Bank instructions that entered a state."),
 		duration:     histogram("settleonce.duration", "Duration of a delivery with its exchange with the bank.", durations),
@@ -103,13 +103,18 @@ func (t *Telemetry) measure(ctx context.Context, d settle.Delivery, r settle.Res
 	}
 	switch r.Outcome {
 	case settle.OutcomeConflict:
-		for _, member := range r.Fields {
-			i.conflicts.Add(ctx, 1, with(attribute.String("member", member)))
+		if !r.Known {
+			for _, member := range r.Fields {
+				i.conflicts.Add(ctx, 1, with(attribute.String("member", member)))
+			}
 		}
 		i.replayAge.Record(ctx, max(now.Sub(r.AppliedAt), 0).Seconds(), with(outcome))
 	case settle.OutcomeDuplicate:
 		i.replayAge.Record(ctx, max(now.Sub(r.AppliedAt), 0).Seconds(), with(outcome))
 	case settle.OutcomeQuarantined:
+		if r.Known {
+			break
+		}
 		var reason payout.Reason
 		if r.Refusal != nil {
 			reason = r.Refusal.Reason

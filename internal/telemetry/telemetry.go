@@ -8,8 +8,8 @@
 // # Metrics
 //
 //	settleonce.settlements               counter    outcome         deliveries
-//	settleonce.conflicts                 counter    member          conflicts, once for each differing member
-//	settleonce.quarantined               counter    reason          quarantined deliveries
+//	settleonce.conflicts                 counter    member          new conflicts, once for each differing member
+//	settleonce.quarantined               counter    reason          newly quarantined messages
 //	settleonce.duration                  histogram  s, outcome      of a delivery with its exchange with the bank
 //	settleonce.publish_lag               histogram  s               from publishing to the end of a delivery
 //	settleonce.replay_age                histogram  s, outcome      of duplicates and conflicts: time since the settlement

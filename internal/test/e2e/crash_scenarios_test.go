@@ -228,15 +228,11 @@ func (s scenario) outcome(before tally) string {
 	return s.replayed
 }
 
-// endAfter is the final state after a crash that left a state. Recovery delivers the
-// message twice, which counters of deliveries include.
+// endAfter is the final state after a crash that left a state.
 func (s scenario) endAfter(left tally) tally {
 	end := s.end
 	if left.doubtful && s.doubted != "" {
 		end.instruction, end.reversals = s.doubted, 0
-	}
-	if end.conflicts+end.quarantined > 0 {
-		end.counted = left.counted + 2
 	}
 	return end
 }
@@ -252,8 +248,7 @@ func (s scenario) checkAcknowledged(t *testing.T, a answer, before, after tally)
 	case a.Outcome != s.outcome(before):
 		t.Errorf("answered %s, want %s", a.Body, s.outcome(before))
 	case after.movements != s.end.movements, after.receipts != s.end.receipts, after.conflicts != s.end.conflicts,
-		after.quarantined == 0 && s.end.quarantined > 0,
-		after.counted == before.counted && s.end.conflicts+s.end.quarantined > 0:
+		after.quarantined == 0 && s.end.quarantined > 0:
 		t.Errorf("acknowledged %s, and the state is %+v", a.Body, after)
 	}
 }

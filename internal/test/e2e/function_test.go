@@ -273,6 +273,7 @@ type answer struct {
 	SettlementID string    `json:"settlement_id"`
 	Hash         string    `json:"payload_hash"`
 	AppliedAt    time.Time `json:"applied_at"`
+	Known        bool      `json:"known"`
 	Fields       []string  `json:"fields"`
 	Reason       string    `json:"reason"`
 	Member       string    `json:"member"`
@@ -314,14 +315,22 @@ var eventHeader = http.Header{
 }
 
 // push returns the body of a Pub/Sub push request.
-func push(messageID, data string) string {
-	return fmt.Sprintf(`{"message":{"data":%q,"messageId":%q,"publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s"}`,
-		base64.StdEncoding.EncodeToString([]byte(data)), messageID)
+func push(messageID, data string) string { return pushAgain(messageID, data, 1) }
+
+// pushAgain returns the body of the push request with the number of the delivery.
+func pushAgain(messageID, data string, attempt int) string {
+	return fmt.Sprintf(`{"message":{"data":%q,"messageId":%q,"publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s","deliveryAttempt":%d}`,
+		base64.StdEncoding.EncodeToString([]byte(data)), messageID, attempt)
 }
 
 // deliver delivers a message in an Eventarc request.
 func (f *function) deliver(ctx context.Context, messageID, data string) answer {
-	return f.post(ctx, eventHeader, strings.NewReader(push(messageID, data)))
+	return f.redeliver(ctx, messageID, data, 1)
+}
+
+// redeliver delivers a message for the attempt-th time.
+func (f *function) redeliver(ctx context.Context, messageID, data string, attempt int) answer {
+	return f.post(ctx, eventHeader, strings.NewReader(pushAgain(messageID, data, attempt)))
 }
 
 const plain = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731}`

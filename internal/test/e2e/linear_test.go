@@ -42,7 +42,7 @@ func TestKilledProcessesAreLinearizable(t *testing.T) {
 	f := newFleet(t, e, rand.New(rand.NewPCG(seed, 0)).IntN)
 	messages := rand.New(rand.NewPCG(seed, 1)).IntN
 	h := linear.NewHistory(time.Now)
-	f.run(t, h, linear.Workload{Name: "stl", Settlements: 80, Messages: 2, Workers: 6, Again: 3, IntN: messages})
+	f.run(t, h, linear.Workload{Name: "stl", Settlements: 80, Messages: 2, Malformed: 20, Workers: 6, Again: 3, IntN: messages})
 	h.Verify(t)
 	f.db.snapshot(t) // checks the rows
 
@@ -51,6 +51,8 @@ func TestKilledProcessesAreLinearizable(t *testing.T) {
 	count.Report(t,
 		linear.Delivered(settle.OutcomeApplied), linear.Delivered(settle.OutcomeDuplicate),
 		linear.Delivered(settle.OutcomeConflict), linear.Delivered(settle.OutcomeUnknown),
+		linear.Delivered(settle.OutcomeQuarantined), linear.Known(settle.OutcomeConflict), linear.Known(settle.OutcomeQuarantined),
+		linear.Redelivered(settle.OutcomeApplied), linear.Redelivered(settle.OutcomeDuplicate), linear.Redelivered(settle.OutcomeConflict),
 		linear.Reads, linear.Concurrent, linear.Unanswered, killedBefore, killedAfter, lostAnswer, goneCaller)
 }
 
@@ -125,11 +127,14 @@ func (f *fleet) deliver(ctx context.Context, m linear.Message) linear.Answer {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	a := process.deliver(ctx, m.ID, m.Data())
+	a := process.redeliver(ctx, m.ID, m.Data(), m.Attempt)
 	if ctx.Err() != nil {
 		f.count(goneCaller)
 	}
-	answer := linear.Answer{Server: fmt.Sprintf("instance %d, process %d", s.number, generation), AppliedAt: a.AppliedAt, Fields: a.Fields}
+	answer := linear.Answer{
+		Server: fmt.Sprintf("instance %d, process %d", s.number, generation), AppliedAt: a.AppliedAt, Fields: a.Fields,
+		Known: a.Known, Doubtful: true, // the proxy does not see whose answers it loses
+	}
 	if answer.Outcome = outcomeOf(a); answer.Outcome == settle.OutcomeUnknown {
 		answer.Err = fmt.Sprintf("%d %s", a.Status, a.Error)
 	}

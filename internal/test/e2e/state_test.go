@@ -12,7 +12,6 @@ import (
 type tally struct {
 	movements, receipts, reversals, conflicts, quarantined int
 
-	counted     int64 // deliveries that were conflicts or quarantined
 	instruction transfer.State
 	doubtful    bool // uncertain after a send
 	missed      bool // the bank answered not found
@@ -41,12 +40,9 @@ func tallyOf(s crash.State, id string) tally {
 	}
 	for _, c := range s.Conflicts {
 		of.conflicts += one(c.SettlementID == id)
-		of.counted += int64(one(c.SettlementID == id)) * c.Deliveries
 	}
 	for _, q := range s.Quarantined {
-		own := one(string(q.Data) == messageFor(malformedMessage, id))
-		of.quarantined += own
-		of.counted += int64(own) * q.Deliveries
+		of.quarantined += one(string(q.Data) == messageFor(malformedMessage, id))
 	}
 	for _, in := range s.Instructions {
 		if in.SettlementID == id {

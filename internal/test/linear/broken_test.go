@@ -18,6 +18,7 @@ import (
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/linear"
 	"github.com/settleonce/settleonce/internal/test/memstore"
@@ -142,71 +143,169 @@ func TestCheckRejectsAStoreWithTwoTransactions(t *testing.T) {
 	}
 }
 
-// faultySettle settles in a correct store, and returns or stores something wrong.
-type faultySettle func(ctx context.Context, correct settle.Store, st settle.Settlement) (settle.Result, error)
-
+// faultyStore is a correct store, except for the methods that a fault replaces.
 type faultyStore struct {
-	settle.Store
-	settle faultySettle
+	*memstore.Store
+	fault fault
+	extra *rows // that the fault stores beside the correct ones
 }
 
+type rows struct {
+	sync.Mutex
+	audit.Snapshot
+}
+
+// fault returns or stores something wrong. A nil function stands for the correct one.
+type fault struct {
+	settle     func(ctx context.Context, s faultyStore, st settle.Settlement) (settle.Result, error)
+	quarantine func(ctx context.Context, s faultyStore, q settle.Quarantined) (known bool, err error)
+}
+
+// Settle implements settle.Store.
 func (s faultyStore) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
-	return s.settle(ctx, s.Store, st)
+	if s.fault.settle == nil {
+		return s.Store.Settle(ctx, st)
+	}
+	return s.fault.settle(ctx, s, st)
+}
+
+// Quarantine implements settle.Store.
+func (s faultyStore) Quarantine(ctx context.Context, q settle.Quarantined) (known bool, err error) {
+	if s.fault.quarantine == nil {
+		return s.Store.Quarantine(ctx, q)
+	}
+	return s.fault.quarantine(ctx, s, q)
+}
+
+// snapshot returns all rows, also those that the fault stores.
+func (s faultyStore) snapshot() (audit.Snapshot, error) {
+	s.extra.Lock()
+	defer s.extra.Unlock()
+	all := s.Snapshot()
+	all.Conflicts = append(all.Conflicts, s.extra.Conflicts...)
+	return all, nil
 }
 
 // changed changes the results with one outcome.
-func changed(of settle.Outcome, change func(*settle.Result)) faultySettle {
-	return func(ctx context.Context, correct settle.Store, st settle.Settlement) (settle.Result, error) {
-		result, err := correct.Settle(ctx, st)
+func changed(of settle.Outcome, change func(*settle.Result)) fault {
+	return fault{settle: func(ctx context.Context, s faultyStore, st settle.Settlement) (settle.Result, error) {
+		result, err := s.Store.Settle(ctx, st)
 		if result.Outcome == of {
 			change(&result)
 		}
 		return result, err
-	}
+	}}
 }
 
-var faults = map[string]faultySettle{
-	"conflict becomes duplicate": changed(settle.OutcomeConflict, func(r *settle.Result) { r.Outcome, r.Fields = settle.OutcomeDuplicate, nil }),
-	"duplicate becomes applied":  changed(settle.OutcomeDuplicate, func(r *settle.Result) { r.Outcome = settle.OutcomeApplied }),
-	"applied becomes duplicate":  changed(settle.OutcomeApplied, func(r *settle.Result) { r.Outcome = settle.OutcomeDuplicate }),
-	"conflict in a wrong member": changed(settle.OutcomeConflict, func(r *settle.Result) { r.Fields = []string{"currency"} }),
-	"duplicate at a wrong time":  changed(settle.OutcomeDuplicate, func(r *settle.Result) { r.AppliedAt = r.AppliedAt.Add(time.Second) }),
-	"applied without a row": func(_ context.Context, _ settle.Store, st settle.Settlement) (settle.Result, error) {
-		return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, AppliedAt: time.Unix(1, 0)}, nil
-	},
+// quarantining is a fault of Quarantine.
+func quarantining(quarantine func(ctx context.Context, s faultyStore, q settle.Quarantined) (known bool, err error)) fault {
+	return fault{quarantine: quarantine}
+}
+
+// judge returns the correct result, and stores nothing.
+func (s faultyStore) judge(st settle.Settlement) (settle.Judgement, error) {
+	return settle.Judge(settle.Stored{Movement: s.SnapshotOf(st.Payout.SettlementID).Movement(st.Payout.SettlementID)}, st)
+}
+
+// conflictNotRecorded calls every conflict recorded, and stores none.
+func conflictNotRecorded(ctx context.Context, s faultyStore, st settle.Settlement) (settle.Result, error) {
+	if judged, err := s.judge(st); err == nil && judged.Action == settle.ActionRecordConflict {
+		return judged.Result, nil
+	}
+	return s.Store.Settle(ctx, st)
+}
+
+// conflictRecordedAgain stores a known conflict once more.
+func conflictRecordedAgain(ctx context.Context, s faultyStore, st settle.Settlement) (settle.Result, error) {
+	result, err := s.Store.Settle(ctx, st)
+	if err == nil && result.Outcome == settle.OutcomeConflict && result.Known {
+		s.extra.Lock()
+		defer s.extra.Unlock()
+		s.extra.Conflicts = append(s.extra.Conflicts, spannerstore.ConflictRow{
+			SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash, Payload: st.Message.Data, SeenAt: time.Now(),
+		})
+	}
+	return result, err
+}
+
+var errTimedOut = errors.New("the attempt has timed out")
+
+// redeliveryNotRead loses every first delivery, and takes each redelivery for a duplicate.
+func redeliveryNotRead(_ context.Context, _ faultyStore, st settle.Settlement) (settle.Result, error) {
+	if !st.Redelivered {
+		return settle.Result{}, errTimedOut
+	}
+	return settle.Result{Outcome: settle.OutcomeDuplicate, SettlementID: st.Payout.SettlementID, AppliedAt: time.Unix(1, 0)}, nil
+}
+
+// timeoutIsApplied stores no settlement, and takes each attempt without an answer for a
+// commit.
+func timeoutIsApplied(ctx context.Context, s faultyStore, st settle.Settlement) (settle.Result, error) {
+	if s.SnapshotOf(st.Payout.SettlementID).Movements != nil || rand.IntN(2) == 0 {
+		return s.Store.Settle(ctx, st)
+	}
+	return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, AppliedAt: time.Unix(1, 0)}, nil
+}
+
+var faults = map[string]fault{
+	"conflict becomes duplicate":                   changed(settle.OutcomeConflict, func(r *settle.Result) { r.Outcome, r.Fields, r.Known = settle.OutcomeDuplicate, nil, false }),
+	"duplicate becomes applied":                    changed(settle.OutcomeDuplicate, func(r *settle.Result) { r.Outcome = settle.OutcomeApplied }),
+	"applied becomes duplicate":                    changed(settle.OutcomeApplied, func(r *settle.Result) { r.Outcome = settle.OutcomeDuplicate }),
+	"conflict in a wrong member":                   changed(settle.OutcomeConflict, func(r *settle.Result) { r.Fields = []string{"currency"} }),
+	"duplicate at a wrong time":                    changed(settle.OutcomeDuplicate, func(r *settle.Result) { r.AppliedAt = r.AppliedAt.Add(time.Second) }),
+	"new conflict is called known":                 changed(settle.OutcomeConflict, func(r *settle.Result) { r.Known = true }),
+	"known conflict is called new":                 changed(settle.OutcomeConflict, func(r *settle.Result) { r.Known = false }),
+	"conflict without a record":                    {settle: conflictNotRecorded},
+	"known conflict recorded again":                {settle: conflictRecordedAgain},
+	"redelivery that finds nothing is a duplicate": {settle: redeliveryNotRead},
+	"attempt without an answer is applied":         {settle: timeoutIsApplied},
+	"quarantine that stores nothing":               quarantining(func(context.Context, faultyStore, settle.Quarantined) (bool, error) { return false, nil }),
+	"known quarantine is called new": quarantining(func(ctx context.Context, s faultyStore, q settle.Quarantined) (bool, error) {
+		_, err := s.Store.Quarantine(ctx, q)
+		return false, err
+	}),
+	"new quarantine is called known": quarantining(func(ctx context.Context, s faultyStore, q settle.Quarantined) (bool, error) {
+		_, err := s.Store.Quarantine(ctx, q)
+		return true, err
+	}),
+	"quarantined again under another key": quarantining(func(ctx context.Context, s faultyStore, q settle.Quarantined) (bool, error) {
+		known, err := s.Store.Quarantine(ctx, q)
+		if known {
+			q.Message.Subscription += "again"
+			_, err = s.Store.Quarantine(ctx, q)
+		}
+		return known, err
+	}),
 }
 
 func TestCheckRejectsFaultyStores(t *testing.T) {
 	t.Parallel()
-	const settlements = 20
-	run := func(t *testing.T, settle faultySettle) []linear.Violation {
+	const settlements, malformed = 20, 20
+	run := func(t *testing.T, f fault) []linear.Violation {
 		t.Helper()
-		correct := memstore.New(time.Now)
-		service := newService(faultyStore{correct, settle})
+		store := faultyStore{memstore.New(time.Now), f, &rows{}}
+		service := newService(store)
 		workload := linear.Workload{
-			Name: "stl", Settlements: settlements, Messages: 4, Workers: 8, Again: 3, IntN: rand.New(rand.NewPCG(1, 0)).IntN,
+			Name: "stl", Settlements: settlements, Messages: 6, Malformed: malformed, Workers: 8, Again: 2, IntN: rand.New(rand.NewPCG(1, 0)).IntN,
 		}
 		h := linear.NewHistory(time.Now)
 		workload.Run(t.Context(), h, func(ctx context.Context, m linear.Message) linear.Answer { return deliver(ctx, service, m) })
-		if _, err := h.Read("reader", func() (audit.Snapshot, error) { return correct.Snapshot(), nil }); err != nil {
+		if _, err := h.Read("reader", store.snapshot); err != nil {
 			t.Fatal(err)
 		}
 		return h.Check()
 	}
-	for name, fault := range faults {
+	for name, f := range faults {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if found := run(t, fault); len(found) < settlements/2 {
-				t.Errorf("%d of %d settlements caught", len(found), settlements)
+			if found := run(t, f); len(found) < min(settlements, malformed)/4 {
+				t.Errorf("%d of %d settlements and messages caught", len(found), settlements+malformed)
 			}
 		})
 	}
 	t.Run("no fault", func(t *testing.T) {
 		t.Parallel()
-		noFault := func(ctx context.Context, correct settle.Store, st settle.Settlement) (settle.Result, error) {
-			return correct.Settle(ctx, st)
-		}
-		for _, v := range run(t, noFault) {
+		for _, v := range run(t, fault{}) {
 			t.Error(v)
 		}
 	})

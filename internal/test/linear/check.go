@@ -82,7 +82,7 @@ func forPorcupine(operations []Operation) []porcupine.Operation {
 	history := make([]porcupine.Operation, len(operations))
 	for i, o := range operations {
 		end := o.ended
-		if !o.response.known {
+		if !o.response.answered {
 			end = never
 		}
 		history[i] = porcupine.Operation{ClientId: i, Input: o.request, Call: o.began, Output: o.response, Return: end}

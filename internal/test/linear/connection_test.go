@@ -5,6 +5,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"cloud.google.com/go/spanner/apiv1/spannerpb"
 	"google.golang.org/api/option"
@@ -39,6 +40,9 @@ const (
 	arrivedLate   = "Commit late, and written"
 	readLost      = "read lost"
 	callerGone    = "caller left"
+	deadCommit    = "Commit over a dead connection"
+	deadArrived   = "Commit over a dead connection, and written"
+	deadRead      = "read over a dead connection"
 	abortInjected = "abort injected by the emulator"
 	abortOther    = "abort of a concurrent transaction"
 )
@@ -54,11 +58,19 @@ func (c *connection) options() []option.ClientOption {
 	}
 }
 
-// callerKey is the context key of the function that cancels the delivery.
+// callerKey is the context key of the delivery's *caller.
 type callerKey struct{}
 
-// fault is the fault of one RPC. The zero value is none.
-type fault struct {
+// caller is who waits for a delivery.
+type caller struct {
+	leave  context.CancelFunc
+	unsure atomic.Bool // a Commit had no answer, or was sent again
+}
+
+func callerOf(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) } //nolint:forcetypeassert // every delivery has one
+
+// connectionFault is the fault of one RPC. The zero value is none.
+type connectionFault struct {
 	kind string
 	err  error
 	gone bool // the caller leaves
@@ -77,14 +89,14 @@ var lost = []error{
 }
 
 // draw draws the fault of an RPC. Each kind has the probability percent.
-func (c *connection) draw(percent int, kinds ...string) fault {
+func (c *connection) draw(percent int, kinds ...string) connectionFault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := c.intN(100) / percent
 	if i >= len(kinds) {
-		return fault{}
+		return connectionFault{}
 	}
-	f := fault{kind: kinds[i], err: lost[c.intN(len(lost))], gone: c.intN(2) == 0}
+	f := connectionFault{kind: kinds[i], err: lost[c.intN(len(lost))], gone: c.intN(2) == 0}
 	if f.kind == requestLate { // a caller that stays settles by another Commit before the late one arrives
 		f.gone = c.intN(4) > 0
 	}
@@ -106,6 +118,11 @@ func (c *connection) unary(ctx context.Context, method string, req, reply any, c
 		return invoke(ctx, method, req, reply, cc, opts...)
 	}
 	c.release(1)
+	if c.one(deadIn) {
+		return c.commitOverDeadConnection(ctx, func() error {
+			return invoke(context.WithoutCancel(ctx), method, req, new(spannerpb.CommitResponse), cc)
+		})
+	}
 	percent := 4
 	if req.(*spannerpb.CommitRequest).GetSingleUseTransaction() != nil { //nolint:forcetypeassert // Commit has no other request
 		percent = 12 // most of these fail, because the settlement exists, and cannot lose a success
@@ -123,14 +140,46 @@ func (c *connection) unary(ctx context.Context, method string, req, reply any, c
 	case requestLost:
 	default:
 		err := invoke(ctx, method, req, reply, cc, opts...)
+		if code := status.Code(err); code != codes.OK && code != codes.AlreadyExists {
+			callerOf(ctx).unsure.Store(true)
+		}
 		if c.countAbort(err); f.kind == "" {
 			return err
 		}
 	}
+	callerOf(ctx).unsure.Store(true)
 	return c.fail(ctx, f)
 }
 
+// deadIn is the number of RPCs of which one meets a dead connection.
+const deadIn = 40
+
+func (c *connection) one(in int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.intN(in) == 0
+}
+
+// commitOverDeadConnection sends the Commit or not, and carries no answer: the call lasts
+// until the limit of its attempt.
+func (c *connection) commitOverDeadConnection(ctx context.Context, send func() error) error {
+	c.count(deadCommit)
+	callerOf(ctx).unsure.Store(true)
+	if !c.one(3) {
+		if err := send(); err == nil {
+			c.count(deadArrived)
+		}
+	}
+	<-ctx.Done()
+	return status.FromContextError(ctx.Err()).Err()
+}
+
 func (c *connection) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if c.one(deadIn) {
+		c.count(deadRead)
+		<-ctx.Done()
+		return nil, status.FromContextError(ctx.Err()).Err()
+	}
 	if err := c.fail(ctx, c.draw(8, readLost)); err != nil {
 		return nil, err
 	}
@@ -138,9 +187,9 @@ func (c *connection) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc
 }
 
 // fail cancels the delivery if the caller leaves, and returns the fault's error.
-func (c *connection) fail(ctx context.Context, f fault) error {
+func (c *connection) fail(ctx context.Context, f connectionFault) error {
 	if f.gone {
-		ctx.Value(callerKey{}).(context.CancelFunc)() //nolint:forcetypeassert // every delivery has one
+		callerOf(ctx).leave()
 	}
 	return f.err
 }

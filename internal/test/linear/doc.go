@@ -15,11 +15,13 @@
 //	nothing        │ A         │ applied, with a commit timestamp    │ A
 //	A              │ A         │ duplicate, with the same timestamp  │ A
 //	A              │ B         │ conflict, with the same timestamp   │ A, and B is
-//	               │           │ and the members in which B differs  │ recorded
+//	               │           │ and the members in which B differs; │ recorded once
+//	               │           │ known if B was recorded before      │
 //
-// A read of the database is an operation too: it returns the settled payload, its
-// timestamp and the recorded conflicts. The model does not use settle.Judge, which it
-// checks.
+// A message that is no payout is quarantined and stored once, and known after that. A read
+// of the database is an operation too: it returns the settled payload, the recorded
+// conflicts or the message in quarantine, and their timestamps, which never change. The
+// model does not use settle.Judge, which it checks.
 //
 // # Unknown outcomes
 //
@@ -28,7 +30,10 @@
 // answer. The checker may place it anywhere after its beginning, also after all other
 // operations, where its effect is not visible. Pub/Sub delivers the message again; that
 // is another operation with another delivery ID: a duplicate if the lost one took
-// effect, and applied if it did not.
+// effect, and applied if it did not. Nothing else may depend on the number of the delivery.
+//
+// An instance that lost an answer of the database may not know whether it recorded a
+// finding itself. Such a delivery is doubtful: both values of known explain its answer.
 //
 // # How histories are made
 //

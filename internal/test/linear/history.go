@@ -48,9 +48,14 @@ type Answer struct {
 	Server string
 	// Outcome is the outcome; [settle.OutcomeUnknown] allows everything.
 	Outcome settle.Outcome
-	// AppliedAt and Fields are those of [settle.Result].
+	// AppliedAt, Fields and Known are those of [settle.Result].
 	AppliedAt time.Time
 	Fields    []string
+	Known     bool
+	// Doubtful says that an answer of the database may have been lost. Then the instance
+	// cannot distinguish its own record of a finding from an earlier one, and Known says
+	// nothing.
+	Doubtful bool
 	// Err is the cause of an unknown outcome, for reports.
 	Err string
 }
@@ -60,21 +65,24 @@ func AnswerOf(result settle.Result, err error) Answer {
 	if err != nil {
 		return Answer{Err: err.Error()}
 	}
-	return Answer{Outcome: result.Outcome, AppliedAt: result.AppliedAt, Fields: result.Fields}
+	return Answer{Outcome: result.Outcome, AppliedAt: result.AppliedAt, Fields: result.Fields, Known: result.Known}
 }
 
 // Deliver records the beginning of a delivery.
 func (h *History) Deliver(m Message) *Operation {
-	return h.begin(m.SettlementID, m.ID, request{delivered: m.Payload})
+	return h.begin(m.SettlementID, m.ID, request{delivered: m.Payload, redelivered: m.Attempt > 1})
 }
 
 // End records the answer to a delivery.
 func (o *Operation) End(a Answer) {
-	r := response{known: a.Outcome != settle.OutcomeUnknown, outcome: a.Outcome, fields: strings.Join(a.Fields, ",")}
+	r := response{
+		answered: a.Outcome != settle.OutcomeUnknown, outcome: a.Outcome, fields: strings.Join(a.Fields, ","),
+		known: a.Known, doubtful: a.Doubtful,
+	}
 	if !a.AppliedAt.IsZero() {
 		r.appliedAt = a.AppliedAt.UnixNano()
 	}
-	if !r.known {
+	if !r.answered {
 		r = response{}
 	}
 	o.end(a.Server, a.Err, r)
@@ -92,12 +100,13 @@ func (h *History) Read(server string, read func() (audit.Snapshot, error)) (audi
 		return rows, err // without an end the reads allow everything
 	}
 	for _, o := range reads {
-		o.end(server, "", response{known: true, read: stateOf(rows, o.settlementID)})
+		o.end(server, "", response{answered: true, read: stateOf(rows, o.settlementID)})
 	}
 	return rows, nil
 }
 
-// stateOf is the state of a settlement ID in the database.
+// stateOf is the state of a settlement ID, or of the message that is no payout and is
+// named so, in the database.
 func stateOf(rows audit.Snapshot, settlementID string) (s state) {
 	if m := rows.Movement(settlementID); m != nil {
 		s.settled, s.appliedAt = payloadOf(*m), m.RecordedAt.UnixNano()
@@ -105,11 +114,24 @@ func stateOf(rows audit.Snapshot, settlementID string) (s state) {
 	for _, c := range rows.Conflicts {
 		for _, p := range Payloads {
 			if c.SettlementID == settlementID && string(c.Payload) == p.Message(settlementID) {
-				s.conflicts = s.conflicts.with(p)
+				s.conflicts[p] = s.conflicts[p].and(c.SeenAt)
 			}
 		}
 	}
+	for _, q := range rows.Quarantined {
+		if string(q.Data) == Malformed.Message(settlementID) {
+			s.kept = s.kept.and(q.QuarantinedAt)
+		}
+	}
 	return s
+}
+
+// and is the state of a row after a read has found one more.
+func (r record) and(at time.Time) record {
+	if r != absent {
+		return doubled
+	}
+	return record(at.UnixNano())
 }
 
 func (h *History) begin(settlementID, messageID string, req request) *Operation {

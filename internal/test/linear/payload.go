@@ -21,7 +21,11 @@ const (
 	C
 )
 
-// Payloads are all but None.
+// Malformed is no payout. It is delivered under settlement IDs of its own, which name the
+// message.
+const Malformed Payload = C + 1
+
+// Payloads are the payouts.
 var Payloads = [...]Payload{A, B, C}
 
 var members = [...]string{"account_id", "amount_cents", "reference"}
@@ -34,10 +38,13 @@ var content = [...][len(members)]string{
 }
 
 // String returns the payload's letter, or a dash.
-func (p Payload) String() string { return "-ABC"[p : p+1] }
+func (p Payload) String() string { return "-ABCM"[p : p+1] }
 
-// Message returns the payload as a payout message with the settlement ID.
+// Message returns the payload as a message with the settlement ID.
 func (p Payload) Message(settlementID string) string {
+	if p == Malformed {
+		return "no payout, " + settlementID
+	}
 	c := content[p]
 	reference := ""
 	if c[2] != "" {

@@ -35,6 +35,7 @@ const (
 	workers     = 8
 	settlements = 20
 	messages    = 3 // of a settlement
+	malformed   = 10
 
 	// One in so many:
 	again = 3  // acknowledged deliveries is repeated
@@ -42,6 +43,7 @@ const (
 	hasty = 10 // deliveries has a timeout of up to hastyTimeout, the others of timeout
 
 	timeout      = 20 * time.Second
+	attempt      = time.Second // the limit of one exchange with Spanner
 	hastyTimeout = 30 * time.Millisecond
 )
 
@@ -49,8 +51,11 @@ const (
 var required = []string{
 	linear.Delivered(settle.OutcomeApplied), linear.Delivered(settle.OutcomeDuplicate),
 	linear.Delivered(settle.OutcomeConflict), linear.Delivered(settle.OutcomeUnknown),
+	linear.Delivered(settle.OutcomeQuarantined), linear.Known(settle.OutcomeConflict), linear.Known(settle.OutcomeQuarantined),
+	linear.Redelivered(settle.OutcomeApplied), linear.Redelivered(settle.OutcomeDuplicate),
+	linear.Redelivered(settle.OutcomeConflict), linear.Redelivered(settle.OutcomeQuarantined),
 	linear.Reads, linear.Concurrent, linear.Unanswered,
-	answerLost, requestLost, requestLate, arrivedLate, readLost, callerGone, abortInjected,
+	answerLost, requestLost, requestLate, arrivedLate, readLost, callerGone, abortInjected, deadCommit, deadArrived, deadRead,
 }
 
 func TestMain(m *testing.M) {
@@ -143,7 +148,7 @@ func openClient(t *testing.T, e *emulator.Spanner, database string, options ...o
 func openStore(t *testing.T, e *emulator.Spanner, database string, options ...option.ClientOption) settle.Store {
 	t.Helper()
 	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
-		Database: database, Emulator: true, Options: append(e.ClientOptions(), options...),
+		Database: database, Emulator: true, AttemptTimeout: attempt, Options: append(e.ClientOptions(), options...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +162,7 @@ func newService(store settle.Store) *settle.Service {
 }
 
 func deliver(ctx context.Context, service *settle.Service, m linear.Message) linear.Answer {
-	return linear.AnswerOf(service.Deliver(ctx, settle.Delivery{Message: settle.Message{ID: m.ID, Data: []byte(m.Data())}}))
+	return linear.AnswerOf(service.Deliver(ctx, settle.Delivery{Attempt: m.Attempt, Message: settle.Message{ID: m.ID, Data: []byte(m.Data())}}))
 }
 
 // run makes one history and checks it.
@@ -165,7 +170,7 @@ func (s *system) run(t *testing.T) linear.Tally {
 	t.Helper()
 	h := linear.NewHistory(time.Now)
 	workload := linear.Workload{
-		Name: "stl", Settlements: settlements, Messages: messages, Workers: workers, Again: again, IntN: s.intN,
+		Name: "stl", Settlements: settlements, Messages: messages, Malformed: malformed, Workers: workers, Again: again, IntN: s.intN,
 	}
 	workload.Run(t.Context(), h, func(ctx context.Context, m linear.Message) linear.Answer {
 		answer := s.deliver(ctx, m)
@@ -196,8 +201,9 @@ func (s *system) deliver(ctx context.Context, m linear.Message) linear.Answer {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	answer := deliver(context.WithValue(ctx, callerKey{}, cancel), s.services[n], m)
-	answer.Server = fmt.Sprintf("store %d", n+1)
+	waiting := &caller{leave: cancel}
+	answer := deliver(context.WithValue(ctx, callerKey{}, waiting), s.services[n], m)
+	answer.Server, answer.Doubtful = fmt.Sprintf("store %d", n+1), waiting.unsure.Load()
 	return answer
 }
 

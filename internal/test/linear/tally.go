@@ -23,8 +23,11 @@ const (
 	Unanswered = "settlement by a delivery with an unknown outcome"
 )
 
-// Delivered is the name under which deliveries of an outcome are counted.
-func Delivered(o settle.Outcome) string { return "delivery " + o.String() }
+// Delivered is the name under which deliveries of an outcome are counted, Redelivered that
+// of the redeliveries among them, and Known that of findings that were recorded before.
+func Delivered(o settle.Outcome) string   { return "delivery " + o.String() }
+func Redelivered(o settle.Outcome) string { return "redelivery " + o.String() }
+func Known(o settle.Outcome) string       { return "known " + o.String() }
 
 // Count counts the events of the history.
 func (h *History) Count() Tally {
@@ -42,8 +45,14 @@ func (h *History) Count() Tally {
 				count[Concurrent]++
 			}
 			count[Delivered(o.response.outcome)]++
+			if o.request.redelivered {
+				count[Redelivered(o.response.outcome)]++
+			}
+			if o.response.known {
+				count[Known(o.response.outcome)]++
+			}
 			applied = applied || o.response.outcome == settle.OutcomeApplied
-			settled = settled || o.response.known
+			settled = settled || o.response.answered && o.request.delivered != Malformed
 		}
 		if settled && !applied {
 			count[Unanswered]++

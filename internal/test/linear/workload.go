@@ -9,13 +9,16 @@ import (
 
 // Workload publishes messages and delivers them as Pub/Sub does: several at a time,
 // roughly in the order of publishing, again until a delivery has an outcome, and now and
-// then again after that. All fields are required.
+// then again after that. A tenth of the first deliveries never arrive. All fields are
+// required.
 type Workload struct {
 	// Name begins the settlement IDs, and distinguishes workloads.
 	Name string
 	// Settlements is the number of settlement IDs, Messages the number of messages for
 	// each. Their payloads are random.
 	Settlements, Messages int
+	// Malformed is the number of messages that are no payouts.
+	Malformed int
 	// Workers is the number of concurrent deliveries.
 	Workers int
 	// Again is the number of acknowledged deliveries of which one, on average, is
@@ -30,6 +33,8 @@ type Message struct {
 	ID           string
 	SettlementID string
 	Payload      Payload
+	// Attempt is the number of the delivery, from 1.
+	Attempt int
 }
 
 // Data returns the message's data.
@@ -62,8 +67,13 @@ func (w Workload) publish() *subscription {
 				ID:           fmt.Sprintf("%d-%d", s+1, m+1),
 				SettlementID: fmt.Sprintf("%s-%d", w.Name, s+1),
 				Payload:      Payloads[w.IntN(len(Payloads))],
+				Attempt:      max(0, 1-w.IntN(10)),
 			})
 		}
+	}
+	for m := range w.Malformed {
+		id := fmt.Sprintf("%s-malformed-%d", w.Name, m+1)
+		q.backlog = append(q.backlog, Message{ID: id, SettlementID: id, Payload: Malformed})
 	}
 	return q
 }
@@ -88,6 +98,7 @@ func (q *subscription) pull() (m Message, ok bool) {
 	i := q.intN(min(q.window, len(q.backlog)))
 	m = q.backlog[i]
 	q.backlog = slices.Delete(q.backlog, i, i+1)
+	m.Attempt++
 	return m, true
 }
 

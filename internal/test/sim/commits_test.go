@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/settleonce/settleonce/internal/settle"
 )
@@ -12,11 +13,12 @@ var (
 	pendingLate    = oneOfMany("late commit", (*call).name)
 	commitOutcomes = weighted("commit outcome",
 		18, "commits", 3, "commits, answer pending", 2, "is lost", 2, "commits, the answer is lost", 2, "commits later", 2, "is aborted",
-		1, "commits, and the instance crashes", 1, "is lost, and the instance crashes",
+		1, "commits, and the instance crashes", 1, "is lost, and the instance crashes", 2, "meets a dead connection",
 	)
-	commitAnswers = weighted("commit answer",
+	deadConnections = oneOf("commit over a dead connection", "is lost", "commits", "commits later")
+	commitAnswers   = weighted("commit answer",
 		4, "is answered", 2, "is run again", 1, "is not answered", 1, "is lost, and the instance crashes")
-	readOutcomes     = weighted("read outcome", 9, "is answered", 1, "is lost")
+	readOutcomes     = weighted("read outcome", 18, "is answered", 2, "is lost", 1, "is read, answer pending", 1, "meets a dead connection")
 	commitAfterCrash = oneOf("pending commit happens after the crash", true, false)
 	lateInBetween    = oneOf("late commit in between", false, false, false, true)
 	lateAtTheEnd     = oneOf("late commit at the end", true, false)
@@ -29,11 +31,13 @@ func (w *world) resume(c *call) {
 		w.resumeSend(c)
 	case c.kind == "status":
 		w.resumeStatus(c)
+	case c.hung:
+		w.waitForDeadline(c)
 	case w.storeIsSound:
 		c.err = c.op(c.ctx)
 		w.tellOutcome(c)
 		w.answer(c)
-	case c.kind == "due" || c.kind == "backlog":
+	case c.reads():
 		w.resumeRead(c)
 	default:
 		w.resumeCommit(c)
@@ -41,14 +45,41 @@ func (w *world) resume(c *call) {
 }
 
 func (w *world) resumeRead(c *call) {
-	if draw(w, readOutcomes) == "is lost" {
+	outcome := "is answered"
+	if !c.done {
+		outcome = draw(w, readOutcomes)
+	}
+	switch {
+	case c.done: // with the rows of then
+	case outcome == "is lost":
 		c.err = errLost
-	} else {
+	case outcome == "meets a dead connection":
+		w.tell("%s %s", c, outcome)
+		w.hang(c, errLost)
+		return
+	default:
 		c.err = c.op(c.ctx)
+	}
+	if outcome == "is read, answer pending" {
+		w.tell("%s %s", c, outcome)
+		c.done = true
+		return
 	}
 	w.tellOutcome(c)
 	w.answer(c)
 }
+
+// hang lets a call wait for the limit of its attempt. Then it fails with err.
+func (w *world) hang(c *call, err error) {
+	w.seen["dead connection at "+c.kind]++
+	c.hung, c.err, c.deadline = true, err, time.Now().Add(attemptTimeout)
+	if at, limited := c.ctx.Deadline(); limited && at.Before(c.deadline) {
+		c.deadline = at
+	}
+}
+
+// waitForDeadline lets the time pass at which a call over a dead connection ends.
+func (w *world) waitForDeadline(c *call) { w.advance(max(time.Until(c.deadline), 0) + time.Second) }
 
 func (w *world) drawOutcome(c *call, g choice[string]) string {
 	outcome := draw(w, g)
@@ -87,8 +118,22 @@ func (w *world) resumeCommit(c *call) {
 	case "commits later":
 		w.late = append(w.late, c)
 		c.err = settle.ErrOutcomeUnknown
+	case "meets a dead connection":
+		w.commitOverDeadConnection(c)
+		return
 	}
 	w.answer(c)
+}
+
+// commitOverDeadConnection lets a commit hang, whether it arrived or not.
+func (w *world) commitOverDeadConnection(c *call) {
+	switch w.drawOutcome(c, deadConnections) {
+	case "commits":
+		_ = c.op(c.ctx)
+	case "commits later":
+		w.late = append(w.late, c)
+	}
+	w.hang(c, settle.ErrOutcomeUnknown)
 }
 
 func (w *world) answerCommit(c *call) {
@@ -108,7 +153,7 @@ func (w *world) answerCommit(c *call) {
 func (w *world) crashOne() {
 	p := w.pickInstance()
 	for _, c := range w.calls {
-		if c.by == p && c.op != nil && !c.done && draw(w, commitAfterCrash) {
+		if c.by == p && c.op != nil && !c.reads() && !c.done && !c.hung && draw(w, commitAfterCrash) {
 			w.late = append(w.late, c)
 		}
 	}

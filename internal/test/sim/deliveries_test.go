@@ -25,6 +25,7 @@ var (
 type delivery struct {
 	push    *Push
 	by      *instance
+	began   time.Time
 	meaning meaning
 	cancel  func() // nil for a push that the instance rejected
 	faulted bool   // a drawn fault can explain a failure of the delivery
@@ -45,6 +46,12 @@ func compareDeliveries(a, b *delivery) int {
 	aID, aAttempt := a.order()
 	bID, bAttempt := b.order()
 	return cmp.Or(cmp.Compare(aID, bID), cmp.Compare(aAttempt, bAttempt))
+}
+
+// sharesWith reports whether the deliveries of one instance share a finding or a failure.
+func (d *delivery) sharesWith(o *delivery) bool {
+	a, b := d.meaning, o.meaning
+	return d.by == o.by && a.settlement != "" && a.settlement == b.settlement && a.content == b.content
 }
 
 type deliveryKey struct{}
@@ -68,7 +75,7 @@ func (w *world) pickWaiting() *Message {
 // push pushes a message to an instance.
 func (w *world) push(m *Message, p *instance) {
 	push := w.pubsub.Push(m, time.Now())
-	d := &delivery{push: push, by: p, meaning: w.producer.meanings[m.ID]}
+	d := &delivery{push: push, by: p, began: time.Now(), meaning: w.producer.meanings[m.ID]}
 	w.tell("message %s is pushed to %s, attempt %d", m.ID, p, push.Attempt)
 	w.seen["push"]++
 	if len(m.Pushes) > 1 {
@@ -80,7 +87,9 @@ func (w *world) push(m *Message, p *instance) {
 		w.failPush(d, "503: the instance is stopping")
 		return
 	}
-	d.faulted = p.service.Banking == nil && d.meaning.content.creditor != ""
+	d.faulted = p.service.Banking == nil && d.meaning.content.creditor != "" ||
+		slices.ContainsFunc(w.running, func(o *delivery) bool { return o.faulted && o.sharesWith(d) })
+	w.running = append(w.running, d)
 	ctx, cancel := context.WithTimeout(context.WithValue(context.Background(), deliveryKey{}, d), settleTimeout)
 	d.cancel = cancel
 	in := settle.Delivery{Attempt: push.Attempt, Message: settle.Message{
@@ -105,8 +114,8 @@ func (w *world) delivered(d *delivery, r settle.Result, err error) {
 		w.oracle.checkFailure(d, err)
 	} else {
 		w.oracle.checkAcknowledgement(d, r)
-		if r.Outcome == settle.OutcomeDuplicate && !d.settling {
-			w.seen["duplicate found by another delivery"]++
+		if r.SettlementID != "" && !d.settling {
+			w.seen[r.Outcome.String()+" found by another delivery"]++
 		}
 	}
 	w.tell("%s answers %s to message %s: %s", d.by, status, d.push.Message.ID, r.Outcome)
@@ -171,14 +180,21 @@ func (w *world) failUntilDead() {
 	for !m.Acked && m.Attempts < w.pubsub.MaxAttempts+1 {
 		w.advance(max(time.Until(m.NotBefore), 0))
 		w.push(m, w.pickInstance())
-		for _, c := range slices.Clone(w.calls) {
-			if c.delivery != nil && c.delivery.push.Message == m && c.op != nil {
-				c.err = errLost
-				w.answer(c)
-			}
+		for c := w.callFor(m); c != nil; c = w.callFor(m) {
+			c.err = errLost
+			w.answer(c)
 		}
 	}
 	w.tell("commits succeed again")
+}
+
+// callFor returns a parked call of the store for a message; nil for none.
+func (w *world) callFor(m *Message) *call {
+	i := slices.IndexFunc(w.calls, func(c *call) bool { return c.delivery != nil && c.delivery.push.Message == m && c.op != nil })
+	if i < 0 {
+		return nil
+	}
+	return w.calls[i]
 }
 
 // redrive publishes a dead letter again.

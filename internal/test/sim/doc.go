@@ -11,11 +11,15 @@
 // One to four instances of settle.Service, transfer.Stepper and transfer.Reconciler
 // share one memstore. Instances start, crash and stop at any step, and each has its
 // own clock offset. The code under test acts on the world through two interfaces,
-// Store and Bank. Every call of them is parked until the sequence resumes it, so the
-// sequence draws the next call and its outcome:
+// Store and Bank. A call of Store is the exchanges of spannerstore: the first read of a
+// redelivery, the commit, and the read after a lost answer. Every exchange is parked until
+// the sequence resumes it, so the sequence draws the next one and its outcome:
 //
 //   - A commit can succeed, be aborted and run again, fail, succeed and lose its
 //     answer, run again after a lost answer, or commit after its caller got an error.
+//   - A dead connection carries no answer until the limit of the attempt, whether the
+//     commit arrived or not.
+//   - A read can fail, or return the rows of some time ago.
 //   - A request to the bank can stay unwritten, be lost, or arrive at once or late.
 //     Its answer can be read, damaged, lost, or read much later.
 //   - A crash fails all parked and later calls of the instance. Nothing else leaves
@@ -26,7 +30,7 @@
 // attempts, ends a push at the ack deadline, loses answers, dead-letters, and seeks
 // back; dead letters are published again. The producer publishes new payouts, the
 // same bytes again, the same payout in another encoding, another payout under a known
-// settlement ID, and invalid messages.
+// settlement ID, that one again, and invalid messages.
 //
 // Time is virtual (testing/synctest) and passes only where the sequence advances it;
 // the deadlines of contexts use it too. All effects happen in the goroutine that
@@ -43,7 +47,8 @@
 //   - After every step: each settlement ID has one receipt and one movement, with the
 //     content of the first settled message; instructions, reversals and the bank's
 //     ledger agree; the bank has executed at most one transfer; every send was
-//     allowed; conflicts and quarantined messages persist with the right counts.
+//     allowed; each recorded conflict and quarantined message has one row, which is never
+//     written again, and is called known only after a commit recorded it.
 //   - At every acknowledgement: the store holds the effect of the message. The
 //     producer knows the effect; the oracle never asks the code under test for it.
 //   - At every 500: a fault was drawn that explains it.

@@ -106,7 +106,8 @@ type tape struct {
 	recording bool // a run from a seed can be recorded later
 	began     time.Time
 
-	check func(*world) // an additional check after each step; nil for none
+	check      func(*world)        // an additional check after each step; nil for none
+	breakStore func(ledger) ledger // nil: the correct ledger
 }
 
 // line is a choice or an event.

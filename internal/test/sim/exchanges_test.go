@@ -245,10 +245,13 @@ func withRetryAfter(wait time.Duration) string {
 	return fmt.Sprintf(", retry after %v", wait)
 }
 
-// timeOut ends a request to the bank at its deadline. The adapter knows if it has
-// written nothing.
+// timeOut ends a call at its deadline. The bank's adapter knows if it has written nothing.
 func (w *world) timeOut(c *call) {
 	w.tell("%s times out", c)
+	if c.hung {
+		w.answer(c)
+		return
+	}
 	c.class, c.reading, c.retryAfter = transfer.SendUncertain, transfer.StatusUnknown, 0
 	if !c.done {
 		c.class = transfer.SendNotSent
@@ -270,6 +273,10 @@ func (w *world) finish() {
 func (w *world) finishOne(c *call) {
 	now := time.Now()
 	switch {
+	case c.hung:
+		w.waitForDeadline(c)
+		w.oracle.check()
+		return
 	case c.done:
 	case c.op != nil:
 		c.err = c.op(c.ctx)

@@ -89,6 +89,8 @@ type call struct {
 	delivery *delivery // nil for a call of the reconciler
 	// done says that the call has had its effect, and its answer is pending.
 	done bool
+	// hung says that the call's connection is dead. The call ends at its deadline.
+	hung bool
 	// recordsAnswer says that the call records the latest answer of the bank.
 	recordsAnswer bool
 
@@ -97,8 +99,8 @@ type call struct {
 	abort func(ctx context.Context)       // runs op without an effect; nil where op calls none of our code
 	err   error                           // of op
 
+	deadline   time.Time            // zero: none
 	send       transfer.SendRequest // to the bank
-	deadline   time.Time
 	class      transfer.SendClass
 	reading    transfer.StatusReading
 	retryAfter time.Duration
@@ -113,7 +115,8 @@ func (c *call) name() string { return strings.TrimSpace(c.kind + " " + c.id) }
 func (c *call) String() string {
 	text := map[string]string{
 		"settle": "the transaction that settles ", "change": "the transaction that claims ", "quarantine": "the transaction that quarantines",
-		"due": "the list of due instructions", "backlog": "the read of the backlog", "send": "the send for ", "status": "the status request for ",
+		"look": "the read of ",
+		"due":  "the list of due instructions", "backlog": "the read of the backlog", "send": "the send for ", "status": "the status request for ",
 	}[c.kind]
 	if c.recordsAnswer {
 		text = "the transaction that records the answer about "
@@ -121,12 +124,12 @@ func (c *call) String() string {
 	return fmt.Sprintf("%s: %s%s", c.by, text, c.id)
 }
 
+// reads reports whether the call changes no row.
+func (c *call) reads() bool { return c.kind == "look" || c.kind == "due" || c.kind == "backlog" }
+
 // park parks the call until it is answered. It fails if the instance has crashed.
 func (p *instance) park(ctx context.Context, c *call) error {
-	c.by, c.ctx, c.answered = p, ctx, make(chan struct{})
-	if t, ok := ctx.(turnContext); ok {
-		c.ctx = t.Context // the sequence runs op, and has no turn
-	}
+	c.by, c.ctx, c.answered = p, withoutTurns(ctx), make(chan struct{})
 	c.delivery, _ = ctx.Value(deliveryKey{}).(*delivery)
 	p.w.mu.Lock()
 	if p.crashed.Load() {
@@ -140,69 +143,6 @@ func (p *instance) park(ctx context.Context, c *call) error {
 		return errCrashed
 	}
 	return nil
-}
-
-// callStore parks a call of the store until the sequence runs op and answers.
-func callStore[T any](ctx context.Context, p *instance, c *call, op func(ctx context.Context) (T, error)) (T, error) {
-	var result T
-	c.op = func(ctx context.Context) (err error) {
-		result, err = op(ctx)
-		return err
-	}
-	err := p.park(ctx, c)
-	if err == nil {
-		err = c.err
-	}
-	if err != nil {
-		return *new(T), err
-	}
-	return result, nil
-}
-
-// Settle implements settle.Store.
-func (p *instance) Settle(ctx context.Context, s settle.Settlement) (settle.Result, error) {
-	return callStore(ctx, p, &call{kind: "settle", id: s.Payout.SettlementID}, func(ctx context.Context) (settle.Result, error) {
-		r, err := p.w.store.Settle(ctx, s)
-		p.w.oracle.settled(s, r, err)
-		return r, err
-	})
-}
-
-// Quarantine implements settle.Store.
-func (p *instance) Quarantine(ctx context.Context, q settle.Quarantined) error {
-	_, err := callStore(ctx, p, &call{kind: "quarantine"}, func(ctx context.Context) (struct{}, error) {
-		err := p.w.store.Quarantine(ctx, q)
-		p.w.oracle.quarantined(q, err)
-		return struct{}{}, err
-	})
-	return err
-}
-
-// Change implements transfer.Store.
-func (p *instance) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
-	abort := func(ctx context.Context) {
-		_, _ = p.w.store.Change(ctx, id, func(in transfer.Instruction) (transfer.Change, error) {
-			_, _ = decide(in)
-			return transfer.Change{}, errAborted
-		})
-	}
-	return callStore(ctx, p, &call{kind: "change", id: id, abort: abort}, func(ctx context.Context) (transfer.Change, error) {
-		change, err := p.w.store.Change(ctx, id, decide)
-		if err == nil && change.Write {
-			p.w.oracle.changed(id, change)
-		}
-		return change, err
-	})
-}
-
-// Due implements transfer.Store.
-func (p *instance) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
-	return callStore(ctx, p, &call{kind: "due"}, func(ctx context.Context) ([]string, error) { return p.w.store.Due(ctx, now, limit) })
-}
-
-// Backlog implements transfer.Store.
-func (p *instance) Backlog(ctx context.Context) (transfer.Backlog, error) {
-	return callStore(ctx, p, &call{kind: "backlog"}, p.w.store.Backlog)
 }
 
 // Compose implements transfer.Bank.

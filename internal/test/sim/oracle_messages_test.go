@@ -14,62 +14,70 @@ import (
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
 
-// countedRow is a row that counts deliveries: a conflict or a quarantined message.
-type countedRow struct {
-	messageID  string
-	data       []byte
-	fields     []string // of a conflict
-	firstSeen  time.Time
-	deliveries int64
+// keptRow is a conflict or a quarantined message, as it was inserted.
+type keptRow struct {
+	messageID string
+	data      []byte
+	fields    []string // of a conflict
+	at        time.Time
 }
 
-// counted is the required state of a counted row.
-type counted struct {
-	recorded     int64 // calls of the store that recorded it
-	acknowledged map[*delivery]bool
-	first        *countedRow // at first sight
+// kept is the required state of a kept row. The zero value requires that there is none.
+type kept struct {
+	recorded int      // commits that inserted the row
+	first    *keptRow // at first sight
 }
 
-// checkRow checks that the row persists unchanged, except for a count that fits.
-func (o *oracle) checkRow(required *counted, id string, row countedRow) {
+// record records a commit that was told to have inserted the row, or to have found it.
+func (o *oracle) record(required *kept, id string, known bool) {
+	switch {
+	case known && required.recorded == 0:
+		o.fail(id, "called known, and no commit recorded it")
+	case !known:
+		required.recorded++
+	}
+	if required.recorded > 1 {
+		o.fail(id, "recorded %d times", required.recorded)
+	}
+}
+
+// checkRow checks that the row persists unchanged: a known one must not be written again.
+func (o *oracle) checkRow(required *kept, id string, row keptRow) {
 	if required.first == nil {
 		required.first = &row
 	}
-	first, n := required.first, row.deliveries
-	if row.messageID != first.messageID || !bytes.Equal(row.data, first.data) || !slices.Equal(row.fields, first.fields) || !row.firstSeen.Equal(first.firstSeen) {
+	first := required.first
+	if row.messageID != first.messageID || !bytes.Equal(row.data, first.data) || !slices.Equal(row.fields, first.fields) || !row.at.Equal(first.at) {
 		o.fail(id, "the row of message %s has changed (-first +now):\n%s", row.messageID, cmp.Diff(*first, row, cmp.AllowUnexported(row)))
-	}
-	if n > required.recorded || n < int64(len(required.acknowledged)) {
-		o.fail(id, "the row of message %s counts %d deliveries; %d were acknowledged, and the store recorded it %d times",
-			row.messageID, n, len(required.acknowledged), required.recorded)
 	}
 }
 
-func (h *history) conflict(hash payout.Hash) *counted {
+func (h *history) conflict(hash payout.Hash) *kept {
 	if h.conflicts[hash] == nil {
-		h.conflicts[hash] = &counted{acknowledged: map[*delivery]bool{}}
+		h.conflicts[hash] = &kept{}
 	}
 	return h.conflicts[hash]
 }
 
 // quarantined records a Quarantine call that the store carried out.
-func (o *oracle) quarantined(q settle.Quarantined, err error) {
+func (o *oracle) quarantined(q settle.Quarantined, known bool, err error) {
 	if err != nil {
 		return
 	}
 	o.quarantineChanged = true
 	id := q.Identity()
 	if o.quarantine[id] == nil {
-		o.quarantine[id] = &counted{acknowledged: map[*delivery]bool{}}
+		o.quarantine[id] = &kept{}
 	}
-	o.quarantine[id].recorded++
+	o.record(o.quarantine[id], "message "+q.Message.ID, known)
 }
 
 // checkFailure checks that a fault explains a delivery without a 200.
 func (o *oracle) checkFailure(d *delivery, err error) {
 	o.w.seen["delivery failed"]++
 	canceled := d.disconnected && errors.Is(err, context.Canceled)
-	if !d.faulted && !canceled {
+	late := errors.Is(err, context.DeadlineExceeded) && time.Since(d.began) >= settleTimeout
+	if !d.faulted && !canceled && !late {
 		o.fail(d.meaning.String(), "message %s is answered 500 without a fault: %v", d.push.Message.ID, err)
 	}
 }
@@ -77,7 +85,7 @@ func (o *oracle) checkFailure(d *delivery, err error) {
 // checkAcknowledgement checks that the store holds the effect of a delivery with a
 // 200.
 func (o *oracle) checkAcknowledgement(d *delivery, r settle.Result) {
-	o.w.seen["delivery "+r.Outcome.String()]++
+	o.w.seen["delivery "+r.Outcome.String()+map[bool]string{true: ", known"}[r.Known]]++
 	if d.meaning.settlement == "" || r.Outcome == settle.OutcomeQuarantined {
 		o.checkQuarantined(d, r)
 		return
@@ -124,6 +132,8 @@ func (o *oracle) checkOutcome(d *delivery, h *history, r settle.Result) {
 			o.fail(h.id, "answered %s about %v, and it differs from the settled payout in %v", r.Outcome, r.Fields, differing)
 		}
 		o.checkConflict(d, h, r)
+	case r.Known:
+		o.fail(h.id, "answered %s as known", r.Outcome)
 	case r.Outcome == settle.OutcomeApplied:
 		h.applied++
 		receipt := o.rows(h.id).Receipt(h.id)
@@ -140,7 +150,6 @@ func (o *oracle) checkOutcome(d *delivery, h *history, r settle.Result) {
 
 // checkConflict checks the row of an answered conflict.
 func (o *oracle) checkConflict(d *delivery, h *history, r settle.Result) {
-	h.conflict(r.PayloadHash).acknowledged[d] = true
 	i := slices.IndexFunc(o.rows(h.id).Conflicts, func(c spannerstore.ConflictRow) bool { return c.PayloadHash == r.PayloadHash })
 	if i < 0 {
 		o.fail(h.id, "answered conflict, and none is recorded")
@@ -151,15 +160,16 @@ func (o *oracle) checkConflict(d *delivery, h *history, r settle.Result) {
 	}
 }
 
-// checkConflicts checks that conflicts persist, with the right counts.
+// checkConflicts checks that each recorded conflict has one row, which never changes.
 func (o *oracle) checkConflicts(h *history) {
-	rows := o.rows(h.id).Conflicts
-	for _, c := range rows {
-		o.checkRow(h.conflict(c.PayloadHash), h.id, countedRow{c.MessageID, c.Payload, c.Fields, c.FirstSeenAt, c.Deliveries})
+	rows := map[payout.Hash]int{}
+	for _, c := range o.rows(h.id).Conflicts {
+		rows[c.PayloadHash]++
+		o.checkRow(h.conflict(c.PayloadHash), h.id, keptRow{c.MessageID, c.Payload, c.Fields, c.SeenAt})
 	}
 	for hash, required := range h.conflicts {
-		if required.first != nil && !slices.ContainsFunc(rows, func(c spannerstore.ConflictRow) bool { return c.PayloadHash == hash }) {
-			o.fail(h.id, "a conflict is gone")
+		if rows[hash] != required.recorded {
+			o.fail(h.id, "a conflict has %d rows, and %d commits recorded it", rows[hash], required.recorded)
 		}
 	}
 }
@@ -179,14 +189,13 @@ func (o *oracle) checkQuarantined(d *delivery, r settle.Result) {
 		if complete := bytes.HasPrefix(q.Data, want.data); !complete || q.Reason != want.reason || q.Member != want.member {
 			o.fail(want.String(), "message %s is quarantined as %q %s: %q", q.MessageID, q.Reason, q.Member, q.Data)
 		}
-		o.quarantine[q.Identity].acknowledged[d] = true
 	}
 	if rows != 1 {
 		o.fail(want.String(), "message %s is answered quarantined, and has %d rows", d.push.Message.ID, rows)
 	}
 }
 
-// checkQuarantine checks that quarantined messages persist, with the right counts.
+// checkQuarantine checks that each quarantined message has one row, which never changes.
 func (o *oracle) checkQuarantine() {
 	if !o.quarantineChanged {
 		return
@@ -197,7 +206,11 @@ func (o *oracle) checkQuarantine() {
 		o.w.fail("%d messages are in quarantine, and %d were quarantined", len(rows), len(o.quarantine))
 	}
 	for _, q := range rows {
-		o.checkRow(o.quarantine[q.Identity], q.MessageID, countedRow{q.MessageID, q.Data, nil, q.QuarantinedAt, q.Deliveries})
+		required := o.quarantine[q.Identity]
+		if required == nil {
+			o.w.fail("message %s is in quarantine, and no commit recorded it", q.MessageID)
+		}
+		o.checkRow(required, "message "+q.MessageID, keptRow{q.MessageID, q.Data, nil, q.QuarantinedAt})
 	}
 }
 

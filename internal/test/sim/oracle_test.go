@@ -24,7 +24,7 @@ type oracle struct {
 	keys      map[uuid.UUID]string
 	unchecked []*history // since the last check
 
-	quarantine        map[string]*counted // by identity
+	quarantine        map[string]*kept // by identity
 	quarantineChanged bool
 	acked             map[*Message]bool // acknowledged since the last seek
 }
@@ -42,18 +42,18 @@ type history struct {
 	created   *transfer.Instruction
 	version   int64 // of the latest checked event
 	applied   int   // deliveries answered applied
-	conflicts map[payout.Hash]*counted
+	conflicts map[payout.Hash]*kept
 	bankHistory
 }
 
 func newOracle(w *world) *oracle {
-	return &oracle{w: w, byID: map[string]*history{}, keys: map[uuid.UUID]string{}, quarantine: map[string]*counted{}, acked: map[*Message]bool{}}
+	return &oracle{w: w, byID: map[string]*history{}, keys: map[uuid.UUID]string{}, quarantine: map[string]*kept{}, acked: map[*Message]bool{}}
 }
 
 func (o *oracle) history(id string) *history {
 	h := o.byID[id]
 	if h == nil {
-		h = &history{id: id, conflicts: map[payout.Hash]*counted{}}
+		h = &history{id: id, conflicts: map[payout.Hash]*kept{}}
 		o.byID[id] = h
 		o.ids = append(o.ids, id)
 		o.keys[transfer.InstructionKey(id)] = id
@@ -115,7 +115,7 @@ func (o *oracle) settled(s settle.Settlement, r settle.Result, err error) {
 	h := o.markChanged(id)
 	switch {
 	case r.Outcome == settle.OutcomeConflict:
-		h.conflict(r.PayloadHash).recorded++
+		o.record(h.conflict(r.PayloadHash), id, r.Known)
 	case h.content == nil:
 		means := o.w.producer.meanings[s.Message.ID]
 		h.content = &means.content
@@ -205,7 +205,7 @@ func (o *oracle) finalState() string {
 			add(m.RecordedAt, "%s is settled: %d %s to %q", id, m.AmountCents, m.Currency, m.CreditorAccount)
 		}
 		for _, c := range rows.Conflicts {
-			add(c.FirstSeenAt, "conflict about %v, message %s, delivered %d times", c.Fields, c.MessageID, c.Deliveries)
+			add(c.SeenAt, "conflict about %v, message %s", c.Fields, c.MessageID)
 		}
 		for _, e := range rows.Events {
 			add(e.RecordedAt, "instruction %s, %s: %s", e.Event.To, e.Event.Cause, e.Event.Detail)
@@ -221,7 +221,7 @@ func (o *oracle) finalState() string {
 		}
 	}
 	for _, q := range o.w.store.Snapshot().Quarantined {
-		add(q.QuarantinedAt, "message %s in quarantine: %s %s, delivered %d times", q.MessageID, q.Reason, q.Member, q.Deliveries)
+		add(q.QuarantinedAt, "message %s in quarantine: %s %s", q.MessageID, q.Reason, q.Member)
 	}
 	return b.String()
 }

@@ -11,7 +11,8 @@ import (
 
 var (
 	publications = weighted("publication",
-		6, "a new payout", 2, "the same message", 2, "the same payout in another encoding", 2, "another payout under a known ID", 1, "an invalid message",
+		6, "a new payout", 2, "the same message", 2, "the same payout in another encoding", 2, "another payout under a known ID",
+		2, "the same other payout again", 1, "an invalid message",
 	)
 	newPayouts = table("new payout",
 		row[content]{6, "plain", plain},
@@ -49,6 +50,7 @@ var (
 		row[meaning]{1, "not a Pub/Sub message", meaning{reason: payout.ReasonUnsupportedEvent, data: []byte("a request from another sender")}},
 	)
 	aKnownPayout = oneOfMany("known payout", meaning.String)
+	anotherAgain = oneOfMany("known other payout", meaning.String)
 	newIDs       = oneOf("settlement ID", "stl-1", "stl-2", "stl-3", "stl-4", "stl-5", "stl-6", "stl-7", "stl-8")
 )
 
@@ -73,6 +75,7 @@ type meaning struct {
 // producer publishes messages and remembers their meanings.
 type producer struct {
 	payouts  []meaning          // the first message of each settlement ID
+	others   []meaning          // later messages with another payout
 	meanings map[string]meaning // by message ID
 }
 
@@ -97,6 +100,8 @@ func (w *world) publish() *Message {
 		means = newPayout(w.newID(), content, "")
 		p.payouts = append(p.payouts, means)
 		kind = "a new payout, " + word
+	case kind == "the same other payout again" && len(p.others) > 0:
+		means = pick(w, anotherAgain, p.others)
 	default:
 		known := pick(w, aKnownPayout, p.payouts)
 		switch kind {
@@ -109,6 +114,7 @@ func (w *world) publish() *Message {
 			content := known.content
 			alter(&content)
 			means = newPayout(known.settlement, content, "")
+			p.others = append(p.others, means)
 			kind = "another payout under the same ID, in " + member
 		default:
 			means = known

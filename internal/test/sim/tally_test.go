@@ -28,12 +28,15 @@ func (c *tally) add(one map[string]int) {
 // simulation proves nothing about them.
 var mustHappen = []string{
 	"delivery applied", "delivery duplicate", "delivery conflict", "delivery quarantined", "delivery failed", "delivery after the receipt expired",
+	"delivery conflict, known", "delivery quarantined, known", "redelivery decided by its first read",
+	"dead connection at settle", "dead connection at quarantine", "dead connection at look", "dead connection at change",
+	"read after a lost answer: applied", "read after a lost answer: duplicate", "read after a lost answer: conflict", "read after a lost answer: quarantined",
 	"late commit", "resend",
-	"crash at settle", "crash at settle, done", "crash at change", "crash at change, done", "crash at send", "crash at send, done", "crash at status, done",
+	"crash at settle", "crash at settle, done", "crash at look", "crash at quarantine", "crash at change", "crash at change, done", "crash at send", "crash at send, done", "crash at status, done",
 	"send accepted", "send rejected", "send uncertain", "send not_sent", "send held", "send retry_later", "send manual",
 	"status pending", "status confirmed", "status rejected", "status returned", "status not_found", "status unknown", "status manual", "status attention",
 	"end confirmed", "end rejected", "end returned", "end manual", "end after rejected, then executed", "executed after not found",
-	"duplicate found by another delivery", "lost answer 200", "lost answer 500", "late answer", "push of a message with another push", "push to a stopping instance",
+	"duplicate found by another delivery", "conflict found by another delivery", "lost answer 200", "lost answer 500", "late answer", "push of a message with another push", "push to a stopping instance",
 	"dead-lettered", "redriven", "seek", "message sought back", "replay of everything",
 	"instance " + correct, "instance " + withoutBank, "instance " + defaultEUR, "instance stopped", "1 instances", "4 instances", "clock set",
 }

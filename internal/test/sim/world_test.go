@@ -22,7 +22,7 @@ import (
 type world struct {
 	*tape
 
-	store     *memstore.Store
+	store     ledger
 	bank      *Bank
 	pubsub    *PubSub
 	policy    transfer.Policy
@@ -34,6 +34,7 @@ type world struct {
 	late       []*call     // pending commits whose caller is gone or got an error
 	network    []arrival   // requests on their way to the bank
 	deliveries []*delivery // pushes that wait for an answer
+	running    []*delivery // deliveries that an instance processes
 
 	// usualSend and usualProcessing have a higher probability than their choices give
 	// them; "none" has no effect.
@@ -53,6 +54,7 @@ type world struct {
 	turns    []turn     // deliveries that ask for their turn
 	parked   []*call    // since the last wait
 	ended    []activity // since the last wait
+	counted  []string   // events of activities since the last wait
 	panicked string
 }
 
@@ -81,7 +83,10 @@ var (
 
 // begin draws the configuration.
 func (w *world) begin() {
-	w.store = memstore.New(time.Now)
+	w.store = memory{memstore.New(time.Now)}
+	if w.breakStore != nil {
+		w.store = w.breakStore(w.store)
+	}
 	w.oracle = newOracle(w)
 	lifetime := draw(w, lifetimes)
 	w.bank = NewBank(lifetime)
@@ -111,7 +116,10 @@ func (w *world) wait() {
 	w.waitForTurns()
 	w.mu.Lock()
 	parked, ended, panicked := w.parked, w.ended, w.panicked
-	w.parked, w.ended = nil, nil
+	for _, event := range w.counted {
+		w.seen[event]++
+	}
+	w.parked, w.ended, w.counted = nil, nil, nil
 	w.mu.Unlock()
 	// The Go scheduler decides the order in which activities park and end. Sorting makes
 	// the history independent of it.
@@ -127,7 +135,7 @@ func (w *world) wait() {
 	}
 	for _, c := range parked {
 		switch c.kind {
-		case "settle":
+		case "settle", "look":
 			c.delivery.settling = true
 		case "send":
 			w.oracle.checkSend(c)
@@ -139,9 +147,17 @@ func (w *world) wait() {
 	}
 	for _, a := range ended {
 		a.by.active--
+		w.running = slices.DeleteFunc(w.running, func(d *delivery) bool { return d == a.delivery })
 		a.onEnd()
 		w.removeStopped(a.by)
 	}
+}
+
+// countLater counts an event of an activity.
+func (w *world) countLater(event string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counted = append(w.counted, event)
 }
 
 // waitForTurns waits until every activity is blocked, and lets the deliveries that ask
@@ -175,6 +191,15 @@ type turnContext struct {
 	context.Context
 	w        *world
 	delivery *delivery
+}
+
+// withoutTurns returns the context that a turnContext wraps: the sequence has no turn, and
+// a call of the store is alone.
+func withoutTurns(ctx context.Context) context.Context {
+	if t, ok := ctx.(turnContext); ok {
+		return t.Context
+	}
+	return ctx
 }
 
 // Err waits for the delivery's turn.
@@ -228,11 +253,22 @@ func (w *world) answer(c *call) {
 	case "status":
 		w.oracle.statusEnded(c)
 	}
-	if c.err != nil && c.delivery != nil && (c.kind == "settle" || c.kind == "quarantine") {
-		c.delivery.faulted = true
+	if c.err != nil && c.delivery != nil {
+		w.explainFailures(c.delivery)
 	}
 	close(c.answered)
 	w.wait()
+}
+
+// explainFailures notes a fault that can make a delivery fail, and with it the deliveries
+// that wait for the same payout in its instance.
+func (w *world) explainFailures(d *delivery) {
+	d.faulted = true
+	for _, o := range w.running {
+		if o.sharesWith(d) {
+			o.faulted = true
+		}
+	}
 }
 
 // stop lets an instance finish its activities, and begin no others.
@@ -268,6 +304,7 @@ func (w *world) crash(p *instance) {
 	p.crashed.Store(true)
 	w.mu.Unlock()
 	w.remove(p)
+	w.running = slices.DeleteFunc(w.running, func(d *delivery) bool { return d.by == p })
 	for _, c := range slices.Clone(w.calls) {
 		if c.by != p {
 			continue

@@ -1,0 +1,168 @@
+package spannerstore_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/api/option"
+	"google.golang.org/grpc"
+
+	"github.com/settleonce/settleonce/internal/settle"
+	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/spannerstore"
+	"github.com/settleonce/settleonce/internal/test/emulatortest"
+	"github.com/settleonce/settleonce/internal/test/storetest"
+)
+
+// blackHole dials connections that can go dead: they stay open and carry nothing, as
+// after a NAT gateway has forgotten them.
+type blackHole struct {
+	mu    sync.Mutex
+	conns []*deadConn
+}
+
+func (b *blackHole) option() option.ClientOption {
+	return option.WithGRPCDialOption(grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.conns = append(b.conns, &deadConn{Conn: conn, closed: make(chan struct{})})
+		return b.conns[len(b.conns)-1], nil
+	}))
+}
+
+// kill makes connection n dead, and returns the number of connections.
+func (b *blackHole) kill(n int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.conns[n].dead.Store(true)
+	return len(b.conns)
+}
+
+type deadConn struct {
+	net.Conn
+
+	dead   atomic.Bool
+	once   sync.Once
+	closed chan struct{}
+}
+
+func (c *deadConn) Read(into []byte) (int, error) {
+	n, err := c.Conn.Read(into)
+	if c.dead.Load() {
+		<-c.closed
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+func (c *deadConn) Write(data []byte) (int, error) {
+	if c.dead.Load() {
+		return len(data), nil
+	}
+	return c.Conn.Write(data)
+}
+
+func (c *deadConn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
+
+// deliverKind makes the delivery with a number. Four in a row are a fresh payout, a
+// duplicate, a conflict and a quarantined message; every second four are redelivered.
+func deliverKind(ctx context.Context, t *testing.T, store *spannerstore.Store, n int) error {
+	t.Helper()
+	var st settle.Settlement
+	want := settle.OutcomeApplied
+	switch n % 4 {
+	case 0:
+		st = storetest.NewSettlement(t, fmt.Sprintf(`{"settlement_id":"fresh-%d","account_id":"a","amount_cents":1}`, n))
+	case 1:
+		st, want = storetest.NewSettlement(t, other), settle.OutcomeDuplicate
+	case 2:
+		st, want = storetest.NewSettlement(t, strings.Replace(other, ":1}", fmt.Sprintf(":%d}", n), 1)), settle.OutcomeConflict
+	default:
+		_, err := store.Quarantine(ctx, settle.Quarantined{
+			Message: settle.Message{Data: fmt.Append(nil, n)}, Refusal: payout.Refusal{Reason: payout.ReasonNotJSON},
+		})
+		return err
+	}
+	st.Redelivered = n/4%2 == 1
+	result, err := store.Settle(ctx, st)
+	if err == nil && result.Outcome != want {
+		return fmt.Errorf("outcome %v, want %v", result.Outcome, want)
+	}
+	return err
+}
+
+// One of the client's four connections carries nothing any more. No delivery fails, and
+// none takes longer than a calm one and one attempt.
+func TestDeadConnectionFailsNoDelivery(t *testing.T) {
+	t.Parallel()
+	const (
+		attempt    = 2 * time.Second
+		budget     = 3 * attempt // a third for each attempt
+		workers    = 4
+		deliveries = 96
+	)
+	b, hole := newBackend(t), &blackHole{}
+	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
+		Database: b.database, Emulator: true, AttemptTimeout: attempt, Options: append(emulatortest.Spanner(t).ClientOptions(), hole.option()),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
+		t.Fatal(err)
+	}
+	// run makes deliveries and returns the duration of the longest.
+	run := func(first int) (longest time.Duration, late int) {
+		var (
+			wg   sync.WaitGroup
+			mu   sync.Mutex
+			next atomic.Int64
+		)
+		for range workers {
+			wg.Go(func() {
+				for n := int(next.Add(1)); n <= deliveries; n = int(next.Add(1)) {
+					ctx, cancel := context.WithTimeout(t.Context(), budget)
+					began := time.Now()
+					if err := deliverKind(ctx, t, store, first+n); err != nil {
+						t.Errorf("delivery %d after %v: %v", n, time.Since(began), err)
+					}
+					cancel()
+					mu.Lock()
+					longest = max(longest, time.Since(began))
+					if time.Since(began) >= attempt {
+						late++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		wg.Wait()
+		return longest, late
+	}
+	calm, _ := run(1000)
+	if n := hole.kill(0); n != 4 {
+		t.Fatalf("%d connections, want 4", n)
+	}
+	longest, late := run(2000)
+	t.Logf("calm %v, with a dead connection %v; %d of %d deliveries waited for it", calm, longest, late, deliveries)
+	if late == 0 {
+		t.Error("no delivery used the dead connection")
+	}
+	if longest > calm+attempt+time.Second {
+		t.Errorf("a delivery took %v; a calm one takes %v, an attempt %v", longest, calm, attempt)
+	}
+}
