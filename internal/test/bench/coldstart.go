@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -21,11 +20,7 @@ const (
 // measureColdStart starts the functions in turn, each in a new process, and measures the
 // time to the first answer.
 func (r *run) measureColdStart(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "settleonce-coldstart-")
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.withDatabase(ctx, r.contenders[0], func(database string) error { return r.coldStart(ctx, dir, database) }), os.RemoveAll(dir))
+	return r.withPrograms(ctx, func(dir, database string) error { return r.coldStart(ctx, dir, database) })
 }
 
 func (r *run) coldStart(ctx context.Context, dir, database string) error {

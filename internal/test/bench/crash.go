@@ -33,7 +33,7 @@ func (r *run) measureCrashes(ctx context.Context) error {
 	group.SetLimit(runtime.NumCPU())
 	for i, c := range r.contenders {
 		group.Go(func() error {
-			err := r.withFixture(ctx, c, 0, func(f *fixture) (err error) {
+			err := r.withFixture(ctx, c, &network{}, func(f *fixture) (err error) {
 				results[i], err = f.crash(ctx)
 				return err
 			})

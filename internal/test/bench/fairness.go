@@ -13,8 +13,13 @@ import (
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// slots is the number of concurrent requests of an instance in deploy/.
-const slots = 32
+const (
+	// slots is the number of concurrent requests of an instance in deploy/.
+	slots = 32
+	// fairnessRoundTrip makes a conflict so slow that one after another would be slower
+	// than they arrive.
+	fairnessRoundTrip = 5 * time.Millisecond
+)
 
 // background are deliveries beside fresh events: conflicts of the settlements own, of
 // which all are settled.
@@ -34,11 +39,15 @@ var backgrounds = []background{
 // measureFairness measures fresh events at one instance beside conflicts. The backgrounds
 // take turns, each with its own database.
 func (r *run) measureFairness(ctx context.Context) error {
+	n := &network{roundTrip: fairnessRoundTrip}
+	if r.instance != "" {
+		n.roundTrip = 0
+	}
 	table := r.report.Table(titleFairness)
 	for range r.sizes.rounds {
 		var base []float64
 		for _, b := range backgrounds {
-			err := r.withFixture(ctx, r.contenders[0], 0, func(f *fixture) error {
+			err := r.withFixture(ctx, r.contenders[0], n, func(f *fixture) error {
 				o, delivered, err := f.beside(ctx, b)
 				if err != nil {
 					return fmt.Errorf("beside %s: %w", b.name, err)

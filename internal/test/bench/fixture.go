@@ -63,10 +63,12 @@ func (r *run) place(database string, n *network, options ...option.ClientOption)
 	return p
 }
 
-// withFixture calls use with a fixture. Its client has no connection yet.
-func (r *run) withFixture(ctx context.Context, c contender.Contender, roundTrip time.Duration, use func(*fixture) error) error {
+// withFixture calls use with a fixture in the given network. Its client has no connection
+// yet.
+func (r *run) withFixture(ctx context.Context, c contender.Contender, n *network, use func(*fixture) error) error {
 	return r.withDatabase(ctx, c, func(database string) (err error) {
-		f := &fixture{Contender: c, run: r, database: database, network: &network{roundTrip: roundTrip, byTurn: c.Postgres}}
+		f := &fixture{Contender: c, run: r, database: database, network: n}
+		n.byTurn = c.Postgres
 		if f.client, err = c.Open(ctx, r.place(database, f.network)); err != nil {
 			return err
 		}
@@ -75,13 +77,55 @@ func (r *run) withFixture(ctx context.Context, c contender.Contender, roundTrip 
 	})
 }
 
+// figure is the figure of a turn.
+type figure struct {
+	title, column string
+	value         float64
+}
+
+// inTurn takes the rounds of a measure: a turn of each contender in a network with the
+// given round trip. Each round has its own emulator. It reports the figures with their
+// ratios to those of Settle Once, which has the first turn.
+func (r *run) inTurn(ctx context.Context, roundTrip time.Duration, turn func(*fixture) ([]figure, error)) error {
+	round := func() error {
+		var base []figure
+		for _, c := range r.contenders {
+			n := &network{roundTrip: roundTrip, precise: true}
+			err := r.withFixture(ctx, c, n, func(f *fixture) error {
+				figures, err := turn(f)
+				for i, g := range figures {
+					of := 0.0
+					if base != nil {
+						of = base[i].value
+					}
+					r.report.Table(g.title).AddCompared(g.column, g.value, of, c.Name)
+				}
+				if base == nil {
+					base = figures
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for range r.sizes.rounds {
+		if err := r.withEmulator(ctx, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // withFixtures calls use with a fixture for each contender.
-func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, roundTrip time.Duration, use func([]*fixture) error) error {
+func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, use func([]*fixture) error) error {
 	if len(contenders) == 0 {
 		return use(nil)
 	}
-	return r.withFixture(ctx, contenders[0], roundTrip, func(first *fixture) error {
-		return r.withFixtures(ctx, contenders[1:], roundTrip, func(others []*fixture) error {
+	return r.withFixture(ctx, contenders[0], &network{}, func(first *fixture) error {
+		return r.withFixtures(ctx, contenders[1:], func(others []*fixture) error {
 			return use(append([]*fixture{first}, others...))
 		})
 	})

@@ -37,6 +37,15 @@ func (r *run) settlePayout(database string) *function {
 	}}
 }
 
+// withPrograms calls use with a directory for programs and a database of Settle Once.
+func (r *run) withPrograms(ctx context.Context, use func(dir, database string) error) error {
+	dir, err := os.MkdirTemp("", "settleonce-bench-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(r.withDatabase(ctx, r.contenders[0], func(database string) error { return use(dir, database) }), os.RemoveAll(dir))
+}
+
 // sources is the path of the programs' packages.
 const sources = module + "/internal/test/bench/coldstart/"
 
@@ -132,18 +141,18 @@ var eventarc = http.Header{
 }
 
 // envelope wraps a payload as Pub/Sub does.
-func envelope(payload []byte) string {
-	return fmt.Sprintf(`{"message":{"data":%q,"messageId":"1","publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s"}`,
+func envelope(payload []byte) []byte {
+	return fmt.Appendf(nil, `{"message":{"data":%q,"messageId":"1","publishTime":"2026-11-29T12:00:00Z"},"subscription":"projects/p/subscriptions/s"}`,
 		base64.StdEncoding.EncodeToString(payload))
 }
 
 // post sends a request and returns the answer's status and text.
-func post(ctx context.Context, url string, header http.Header, body string) (status, text string, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+func post(ctx context.Context, url string, header http.Header, body []byte) (status, text string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return "", "", err
 	}
-	request.Header, request.Close = header, true // the only request of its connection
+	request.Header, request.Close = header.Clone(), true // the only request of its connection
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", "", err

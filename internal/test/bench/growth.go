@@ -18,7 +18,7 @@ func (r *run) measureGrowth(ctx context.Context) error {
 		if c.Name == settleOnce {
 			rows = slices.Concat(rows, r.sizes.moreRows)
 		}
-		err := r.withFixtures(ctx, slices.Repeat([]contender.Contender{c}, len(rows)), 0, func(fixtures []*fixture) error {
+		err := r.withFixtures(ctx, slices.Repeat([]contender.Contender{c}, len(rows)), func(fixtures []*fixture) error {
 			for i, f := range fixtures {
 				r.log("growth of %s: load %d rows", c.Name, rows[i])
 				if err := f.prepare(ctx, fresh, duplicate); err != nil { // while the tables are small
@@ -53,7 +53,7 @@ func (r *run) growth(ctx context.Context, fixtures []*fixture, rows []int) error
 				return fmt.Errorf("with %d rows: %w", rows[i], err)
 			}
 			table, labels := r.report.Table(titleGrowth), []string{f.Name, fmt.Sprint(rows[i])}
-			table.Add("round trips", g.trips, labels...)
+			table.Add(columnRPCs, g.trips, labels...)
 			table.AddCompared(columnFresh, g.fresh, first.fresh, labels...)
 			table.AddCompared(columnDuplicate, g.duplicate, first.duplicate, labels...)
 			if i == 0 {

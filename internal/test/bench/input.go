@@ -1,67 +1,20 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"net/http"
-	"os"
+	"slices"
 
 	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
+	"github.com/settleonce/settleonce/internal/test/hostile"
 )
 
-// request is a request of the largest accepted size.
-type request struct {
-	name   string
-	header http.Header
-	body   string
-}
-
-var structured = http.Header{"Content-Type": {"application/cloudevents+json"}}
-
-// fill returns before, repeated parts and after, of the largest accepted size together.
-// part has a number that makes it different from the others.
-func fill(before, after string, part func(i int) string) string {
-	b := bytes.NewBufferString(before)
-	for i := 0; ; i++ {
-		next := part(i)
-		if b.Len()+len(next)+len(after) > event.MaxBodyBytes {
-			return b.String() + after
-		}
-		b.WriteString(next)
-	}
-}
-
-func largestRequests() []request {
-	const (
-		opened     = `{"message":{"messageId":"1","publishTime":"2026-11-29T12:00:00Z"`
-		cloudEvent = `{"specversion":"1.0","id":"1","source":"//pubsub.googleapis.com/projects/p/topics/t","type":"` + event.TypeMessagePublished + `"`
-	)
-	member := func(i int) string { return fmt.Sprintf(`,"a%x":""`, i) }
-	constant := func(text string) func(int) string { return func(int) string { return text } }
-	return []request{
-		{"data", eventarc, fill(opened+`,"data":"`, `"}}`, constant("AAAA"))},
-		{"data in escapes", eventarc, fill(opened+`,"data":"`, `"}}`, constant(`\u0041\u0041\u0041\u0041`))},
-		{"attributes", eventarc, fill(opened+`,"attributes":{"a":""`, `}}}`, member)},
-		{"members of the message", eventarc, fill(opened, `}}`, member)},
-		{"nested arrays", eventarc, fill(opened+`,"data":`, ``, constant("["))},
-		{"numbers", eventarc, fill(opened+`,"data":[0`, `]}}`, constant(",0"))},
-		{"extensions of a structured event", structured, fill(cloudEvent, `}`, member)},
-		{"data of a structured event", structured, fill(cloudEvent+`,"data":`+opened+`,"attributes":{"a":""`, `}}}}`, member)},
-		{"data_base64 of a structured event", structured, fill(cloudEvent+`,"data_base64":"`, `"}`, constant("e30K"))},
-	}
-}
-
-// measureInput measures the CPU and the memory of the largest requests, each in a new
-// process of the real function.
+// measureInput measures the CPU and the memory of the costliest requests of the largest
+// size, each in a new process of the real function.
 func (r *run) measureInput(ctx context.Context) error {
-	dir, err := os.MkdirTemp("", "settleonce-input-")
-	if err != nil {
-		return err
-	}
-	return errors.Join(r.withDatabase(ctx, r.contenders[0], func(database string) error { return r.input(ctx, dir, database) }), os.RemoveAll(dir))
+	return r.withPrograms(ctx, func(dir, database string) error { return r.input(ctx, dir, database) })
 }
 
 func (r *run) input(ctx context.Context, dir, database string) error {
@@ -69,30 +22,50 @@ func (r *run) input(ctx context.Context, dir, database string) error {
 	if err := f.build(ctx, dir); err != nil {
 		return err
 	}
-	table := r.report.Table(titleInput)
-	for range r.sizes.rounds {
-		message := contender.Message(r.number()).Message.Data
-		_, ordinary, err := f.cost(ctx, request{"an ordinary request", eventarc, envelope(message)})
+	message := contender.Message(r.number()).Message.Data
+	_, ordinary, err := f.cost(ctx, eventarc, envelope(message))
+	if err != nil {
+		return err
+	}
+	var all []inputCost
+	for q := range hostile.WorstRequests(event.MaxBodyBytes) {
+		if len(all) == r.sizes.requests {
+			break
+		}
+		answer, used, err := f.cost(ctx, q.Header, q.Body)
 		if err != nil {
 			return err
 		}
-		for _, q := range largestRequests() {
-			answer, used, err := f.cost(ctx, q)
-			if err != nil {
-				return err
+		all = append(all, inputCost{q.Name, answer, (used.cpu - ordinary.cpu).Seconds(), (used.peak - ordinary.peak) / 1e6})
+	}
+	const shown = 5 // of each cost
+	table := r.report.Table(titleInput)
+	for _, by := range []func(a, b inputCost) int{
+		func(a, b inputCost) int { return cmp.Compare(b.cpu, a.cpu) },
+		func(a, b inputCost) int { return cmp.Compare(b.memory, a.memory) },
+	} {
+		slices.SortFunc(all, by)
+		for _, c := range all[:min(shown, len(all))] {
+			if table.Find(columnCPU, c.name) == nil {
+				table.Add(columnCPU, c.cpu, c.name)
+				table.Add(columnMemory, c.memory, c.name)
+				table.Text("answer", c.answer, c.name)
 			}
-			table.Add(columnCPU, (used.cpu - ordinary.cpu).Seconds(), q.name)
-			table.Add(columnMemory, (used.peak-ordinary.peak)/1e6, q.name)
-			table.Text("answer", answer, q.name)
 		}
 	}
 	return nil
 }
 
+// inputCost is the cost of a request in seconds and megabytes.
+type inputCost struct {
+	name, answer string
+	cpu, memory  float64
+}
+
 // cost returns the status of the answer to a request, and the use of a process for it.
-func (f *function) cost(ctx context.Context, q request) (answer string, used served, err error) {
+func (f *function) cost(ctx context.Context, header http.Header, body []byte) (answer string, used served, err error) {
 	used, err = f.serve(ctx, func(ctx context.Context, url string) (err error) {
-		answer, _, err = post(ctx, url, q.header, q.body)
+		answer, _, err = post(ctx, url, header, body)
 		return err
 	})
 	return answer, used, err

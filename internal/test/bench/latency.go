@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,14 +10,12 @@ import (
 
 // measureWire counts round trips, commits and bytes of each kind of event.
 func (r *run) measureWire(ctx context.Context) error {
-	return r.withFixtures(ctx, r.contenders, 0, func(fixtures []*fixture) error {
-		for _, f := range fixtures {
-			if err := f.wire(ctx); err != nil {
-				return err
-			}
+	for _, c := range r.contenders {
+		if err := r.withFixture(ctx, c, &network{}, func(f *fixture) error { return f.wire(ctx) }); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 func (f *fixture) wire(ctx context.Context) error {
@@ -33,7 +30,7 @@ func (f *fixture) wire(ctx context.Context) error {
 			if _, err := f.settle(ctx, e, n); err != nil {
 				return err
 			}
-			table.Add("round trips", float64(f.network.read().since(start).roundTrips), f.Name, e.name)
+			table.Add(columnRPCs, float64(f.network.read().since(start).roundTrips), f.Name, e.name)
 		}
 		t := f.network.read().since(before)
 		mean := func(column string, sum int64) { table.Add(column, float64(sum)/float64(len(numbers)), f.Name, e.name) }
@@ -44,8 +41,13 @@ func (f *fixture) wire(ctx context.Context) error {
 	return nil
 }
 
-// measureLatency measures fresh events and their duplicates, one at a time. Every round
-// has its own emulator.
+// The rows of the simulated network.
+const (
+	networkRoundTrip = "network round trip"
+	inRoundTrips     = settleOnce + ", in network round trips"
+)
+
+// measureLatency measures fresh events and their duplicates, one at a time.
 func (r *run) measureLatency(ctx context.Context) error {
 	roundTrips := r.sizes.roundTrips
 	if r.instance != "" {
@@ -53,53 +55,32 @@ func (r *run) measureLatency(ctx context.Context) error {
 	}
 	for _, roundTrip := range roundTrips {
 		r.log("latency with a round trip of %v", roundTrip)
-		for range r.sizes.rounds {
-			if err := r.withEmulator(ctx, func() error { return r.latency(ctx, roundTrip) }); err != nil {
-				return fmt.Errorf("with a round trip of %v: %w", roundTrip, err)
-			}
-		}
-	}
-	return nil
-}
-
-// The rows of the simulated network.
-const (
-	networkRoundTrip = "network round trip"
-	inRoundTrips     = settleOnce + ", in network round trips"
-)
-
-// latency takes a round.
-func (r *run) latency(ctx context.Context, roundTrip time.Duration) error {
-	network := &network{roundTrip: roundTrip}
-	trip, err := network.probe(ctx, r.sizes.events)
-	if err != nil {
-		return err
-	}
-	column := fmt.Sprintf("%g ms", millis(roundTrip))
-	base := map[string]float64{}
-	for _, c := range r.contenders {
-		err := r.withFixture(ctx, c, roundTrip, func(f *fixture) error {
+		column := fmt.Sprintf("%g ms", millis(roundTrip))
+		err := r.inTurn(ctx, roundTrip, func(f *fixture) (figures []figure, err error) {
 			if err := f.prepare(ctx, fresh, duplicate); err != nil {
-				return err
+				return nil, err
+			}
+			trip, err := f.network.probe(ctx, r.sizes.events)
+			if err != nil {
+				return nil, err
 			}
 			numbers := r.numbers()
 			for i, title := range []string{titleFresh, titleDuplicate} {
 				times, err := f.turn(ctx, events[i], numbers, noLimit)
 				if err != nil {
-					return err
+					return nil, err
 				}
-				took, table := report.Median(times), r.report.Table(title)
-				if c.Name == settleOnce {
-					table.Add(column, trip, networkRoundTrip)
-					table.Add(column, took/trip, inRoundTrips)
+				took := report.Median(times)
+				figures = append(figures, figure{title, column, took})
+				if f.Name == settleOnce {
+					r.report.Table(title).Add(column, trip, networkRoundTrip)
+					r.report.Table(title).Add(column, took/trip, inRoundTrips)
 				}
-				table.AddCompared(column, took, base[title], c.Name)
-				base[title] = cmp.Or(base[title], took) // Settle Once is the first
 			}
-			return nil
+			return figures, nil
 		})
 		if err != nil {
-			return err
+			return fmt.Errorf("with a round trip of %v: %w", roundTrip, err)
 		}
 	}
 	return nil

@@ -24,6 +24,9 @@ import (
 type network struct {
 	// roundTrip is simulated: each direction is delayed by half of it.
 	roundTrip time.Duration
+	// precise makes delays precise to a microsecond; otherwise to a millisecond. Precision
+	// takes CPU.
+	precise bool
 	// byTurn is set for a protocol without RPCs, PostgreSQL's: a round trip is then a
 	// turn, the first write of a connection after a read.
 	byTurn bool
@@ -112,7 +115,7 @@ func (n *network) dial(ctx context.Context, protocol, address string) (net.Conn,
 	near, far := net.Pipe()
 	for _, pair := range [][2]net.Conn{{conn, far}, {far, conn}} {
 		go func() {
-			carry(pair[0], pair[1], n.roundTrip/2, waitUntil)
+			carry(pair[0], pair[1], n.roundTrip/2, n.waitUntil)
 			conn.Close()
 			far.Close()
 		}()
@@ -164,15 +167,16 @@ const (
 	maxDelayed = 1024 // chunks, 32 MiB
 )
 
-// spin is the last part of a wait, spent in a busy loop: Go's runtime sleeps with a
-// resolution of a millisecond when it is idle.
+// spin is the last part of a precise wait, spent in a busy loop: Go's runtime sleeps with
+// a resolution of a millisecond when it is idle.
 const spin = 1200 * time.Microsecond
 
-// waitUntil waits with a resolution of a microsecond.
-func waitUntil(due time.Time) {
-	if wait := time.Until(due) - spin; wait > 0 {
-		time.Sleep(wait)
+func (n *network) waitUntil(due time.Time) {
+	if !n.precise {
+		time.Sleep(time.Until(due))
+		return
 	}
+	time.Sleep(time.Until(due) - spin)
 	for time.Now().Before(due) {
 		runtime.Gosched()
 	}

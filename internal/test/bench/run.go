@@ -39,13 +39,15 @@ type sizes struct {
 	// pause between other deliveries.
 	storm      int
 	stormPause time.Duration
+	// requests is the number of largest requests.
+	requests int
 	// starts is the number of cold starts of each function.
 	starts int
 	// loop is the duration of each loop of the baseline.
 	loop time.Duration
 }
 
-// The usual sizes take a quarter of an hour. The quick ones show in about a minute that
+// The usual sizes take twenty minutes. The quick ones show in about two minutes that
 // everything works.
 var (
 	usual = sizes{
@@ -53,14 +55,14 @@ var (
 		roundTrips: []time.Duration{0, time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond},
 		inFlight:   []int{1, 8, 64}, turn: time.Second,
 		rows: []int{1_000, 10_000, 100_000}, moreRows: []int{1_000_000}, kills: 200,
-		storm: 1_000, stormPause: 20 * time.Millisecond, starts: 10, loop: 200 * time.Millisecond,
+		storm: 1_000, stormPause: 20 * time.Millisecond, requests: 1_000, starts: 10, loop: 200 * time.Millisecond,
 	}
 	quick = sizes{
 		name: "quick", rounds: 3, events: 5, cpuEvents: 30,
 		roundTrips: usual.roundTrips,
 		inFlight:   usual.inFlight, turn: 100 * time.Millisecond,
 		rows: []int{100, 1_000}, kills: 8,
-		storm: 50, stormPause: 10 * time.Millisecond, starts: 2, loop: 20 * time.Millisecond,
+		storm: 50, stormPause: 10 * time.Millisecond, requests: 20, starts: 2, loop: 20 * time.Millisecond,
 	}
 )
 
@@ -152,18 +154,24 @@ func (r *run) log(format string, args ...any) {
 }
 
 // withEmulator calls use with a new emulator, unless a real instance is measured. The
-// emulator's clock gains about a microsecond in each transaction, and a read without
+// emulator's clock gains about two microseconds in each transaction, and a read without
 // locks waits for the system's clock to reach it.
 func (r *run) withEmulator(ctx context.Context, use func() error) (err error) {
 	if r.instance != "" {
 		return use()
 	}
-	if r.emulator, err = emulator.StartSpanner(ctx); err != nil {
+	before := r.emulator
+	started, err := emulator.StartSpanner(ctx)
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.emulator.Close()) }() //nolint:contextcheck // stops even after ctx has ended
+	r.emulator = started
+	defer func() { //nolint:contextcheck // the emulator stops even after ctx has ended
+		r.emulator = before
+		err = errors.Join(err, started.Close())
+	}()
 	if r.report.Machine.Spanner == "" {
-		r.report.Machine.Spanner = spannerVersion(ctx, r.emulator.Source)
+		r.report.Machine.Spanner = spannerVersion(ctx, started.Source)
 	}
 	return use()
 }

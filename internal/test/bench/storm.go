@@ -19,7 +19,7 @@ import (
 func (r *run) measureStorm(ctx context.Context) error {
 	for _, c := range contender.Stormed() {
 		r.log("storm for %s", c.Name)
-		if err := r.withFixture(ctx, c, 0, func(f *fixture) error { return f.storm(ctx) }); err != nil {
+		if err := r.withFixture(ctx, c, &network{}, func(f *fixture) error { return f.storm(ctx) }); err != nil {
 			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}

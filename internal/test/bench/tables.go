@@ -41,7 +41,7 @@ func newTables() []*report.Table {
 		{Title: titleDuplicate, Labels: byContender, Note: latencyNote},
 		{Title: titleThroughput, Labels: byContender, Note: "Fresh events a second by the number of deliveries in flight, on loopback, and the ratio to Settle Once. " +
 			"The emulator runs one read-write transaction at a time."},
-		{Title: titleCPU, Labels: byContender, Note: "User and system time of the client's process, without its idle use: median (range), and the ratio to Settle Once."},
+		{Title: titleCPU, Labels: byContender, Note: "User and system time of the client's process: median (range), and the ratio to Settle Once."},
 		{Title: titleGrowth, Labels: []string{"contender", "rows"}, Note: "By the number of stored settlements, and the ratio to the first number. " +
 			"Each number has its own database, and they take turns. The emulator scans whole tables in a query by key; Spanner seeks. " +
 			"For Spanner the constant number of round trips counts."},
@@ -53,7 +53,7 @@ func newTables() []*report.Table {
 			"Waited: deliveries that the contender rejected until the record in progress had expired."},
 		{Title: titleColdStart, Labels: []string{"function"}, Note: "From the start of the process. The first answer of the function with clients, less that of the empty one, is the clients' price."},
 		{Title: titleInput, Labels: []string{"16 MiB of"}, Note: "One request to SettlePayout in a new process, less an ordinary request in another: " +
-			"user and system time, and the peak of the resident memory."},
+			"user and system time, and the peak of the resident memory. The costliest of all requests are shown."},
 		{Title: titleBaseline, Labels: []string{"work on one event"}, Note: fmt.Sprintf("A message of %d bytes. "+
 			"Up to the network: an interceptor answers each Commit. Ratio: to SHA-256 and the scan together.", len(contender.Message(1).Message.Data))},
 	}
@@ -89,13 +89,8 @@ func (s sizes) limits() []limit {
 	first, last := fmt.Sprint(rows[0]), fmt.Sprint(rows[len(rows)-1])
 	grown := fmt.Sprintf("event with %s rows, times that with %s", last, first)
 	limits := []limit{
-		{"RPCs: " + fresh.name, titleWire, columnRPCs, []string{settleOnce, fresh.name}, highest, "≤", 1},
-		{"RPCs: " + unsettled.name, titleWire, columnRPCs, []string{settleOnce, unsettled.name}, highest, "≤", 2},
-		{"RPCs: " + duplicate.name, titleWire, columnRPCs, []string{settleOnce, duplicate.name}, highest, "≤", 2},
-		{"RPCs: " + duplicateAgain.name, titleWire, columnRPCs, []string{settleOnce, duplicateAgain.name}, highest, "≤", 1},
-		{"RPCs: " + conflict.name, titleWire, columnRPCs, []string{settleOnce, conflict.name}, highest, "≤", 5},
-		{"RPCs: " + conflictAgain.name, titleWire, columnRPCs, []string{settleOnce, conflictAgain.name}, highest, "≤", 3},
-		{"RPCs: " + quarantinedAgain.name, titleWire, columnRPCs, []string{settleOnce, quarantinedAgain.name}, highest, "≤", 1},
+		atMostRPCs(fresh, 1), atMostRPCs(unsettled, 2), atMostRPCs(duplicate, 2), atMostRPCs(duplicateAgain, 1),
+		atMostRPCs(conflict, 5), atMostRPCs(conflictAgain, 3), atMostRPCs(quarantinedAgain, 1),
 		{"fresh event at 5 ms, in measured round trips", titleFresh, "5 ms", []string{inRoundTrips}, median, "≤", 1.2},
 		{"duplicate at 5 ms, in measured round trips", titleDuplicate, "5 ms", []string{inRoundTrips}, median, "≤", 2.2},
 		{"duplicate at 5 ms, times " + leastTransaction, titleDuplicate, "5 ms", []string{leastTransaction}, inverse, "≤", 1.1},
@@ -117,6 +112,10 @@ func (s sizes) limits() []limit {
 		}
 	}
 	return limits
+}
+
+func atMostRPCs(e kind, most float64) limit {
+	return limit{"RPCs: " + e.name, titleWire, columnRPCs, []string{settleOnce, e.name}, highest, "≤", most}
 }
 
 // checkLimits fills the table of limits, as far as the run has the figures.
@@ -145,7 +144,7 @@ func (r *run) checkLimits() {
 // chart shows latency and round trips of a fresh event and of its duplicate.
 func (r *run) chart() (groups []report.Group) {
 	bar := func(title, kind, name string) (b report.Bar) {
-		latency, trips := r.report.Table(title).Find("5 ms", name), r.report.Table(titleWire).Find("round trips", name, kind)
+		latency, trips := r.report.Table(title).Find("5 ms", name), r.report.Table(titleWire).Find(columnRPCs, name, kind)
 		if latency == nil || trips == nil {
 			return report.Bar{}
 		}
