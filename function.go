@@ -37,9 +37,6 @@ const (
 	// reconcileBatch bounds the bank instructions that a run of ReconcileBank lists
 	// at once.
 	reconcileBatch = 1000
-	// reconcileTimeout is the least time limit of a run. Runs that overlap are
-	// harmless.
-	reconcileTimeout = 2 * time.Minute
 	// drainLimit bounds the wait for requests in progress after SIGTERM, exportLimit
 	// the export of measurements after that. The platform kills the instance 10
 	// seconds after SIGTERM.
@@ -49,15 +46,15 @@ const (
 
 func init() {
 	// A deployed instance with a wrong configuration exits: the deployment fails and the
-	// previous revision continues to serve. The platform sets K_SERVICE.
-	if _, deployed := os.LookupEnv("K_SERVICE"); deployed {
+	// previous revision continues to serve.
+	if config.Deployed(os.LookupEnv) {
 		if _, err := configuration(); err != nil {
 			event.NewLogger(os.Stderr, slog.LevelInfo).Error("instance start rejected", slog.String("error", err.Error()))
 			os.Exit(1)
 		}
 	}
-	functions.HTTP("SettlePayout", func(w http.ResponseWriter, r *http.Request) { instance().settle.ServeHTTP(w, r) })
-	functions.HTTP("ReconcileBank", func(w http.ResponseWriter, r *http.Request) { instance().reconcile.ServeHTTP(w, r) })
+	functions.HTTP(config.SettlePayout, func(w http.ResponseWriter, r *http.Request) { instance().settle.ServeHTTP(w, r) })
+	functions.HTTP(config.ReconcileBank, func(w http.ResponseWriter, r *http.Request) { instance().reconcile.ServeHTTP(w, r) })
 }
 
 // configuration reads the environment once: at the start of a deployed instance, and
@@ -84,10 +81,13 @@ type handlers struct{ settle, reconcile *event.Handler }
 
 func wire(cfg config.Config) (handlers, error) {
 	log := event.NewLoggerIn(cfg.Project, os.Stderr, cfg.LogLevel)
+	if cfg.EmulatorHost != "" {
+		log.Warn("Spanner emulator selected", slog.String("host", cfg.EmulatorHost))
+	}
 	measured := newTelemetry(cfg.Telemetry, log)
 	store := measured.Store(spannerstore.New(spannerstore.Config{
 		Database: cfg.Database, DatabaseRole: cfg.DatabaseRole, Emulator: cfg.EmulatorHost != "",
-		AttemptTimeout: cfg.SettleTimeout / 3,
+		AttemptTimeout: cfg.SettleTimeout / 3, MaxCommitDelay: cfg.MaxCommitDelay,
 	}))
 	banking, err := newBanking(cfg.Bank, store, measured, log)
 	if err != nil {
@@ -110,7 +110,7 @@ func wire(cfg config.Config) (handlers, error) {
 	// stay within the budget of one delivery.
 	settles.Timeout = cfg.SettleTimeout - spannerstore.RereadTimeout
 	reconciles.Work = event.Reconcile(reconciler)
-	reconciles.Timeout = max(reconcileTimeout, 2*banking.Longest())
+	reconciles.Timeout = cfg.ReconcileTimeout()
 	return handlers{settle: &settles, reconcile: &reconciles}, nil
 }
 

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/settleonce/settleonce/internal/config"
 )
 
 // ErrNotFound is in the error of [StartSpanner] and [StartPubSub] when there is no
@@ -31,10 +32,10 @@ const (
 )
 
 // An Option changes how [StartSpanner] or [StartPubSub] starts an emulator.
-type Option func(*config)
+type Option func(*settings)
 
-// config holds the options. Its zero value is the default.
-type config struct {
+// settings holds the options. Its zero value is the default.
+type settings struct {
 	private        bool
 	port           int
 	faultInjection bool
@@ -43,14 +44,14 @@ type config struct {
 // WithPrivate starts an emulator of the caller's own even if the environment names
 // a running one.
 func WithPrivate() Option {
-	return func(c *config) { c.private = true }
+	return func(c *settings) { c.private = true }
 }
 
 // WithPort makes the emulator serve gRPC on the given port of 127.0.0.1, so that a
 // restart keeps the address. The start fails if the port is in use. WithPort implies
 // [WithPrivate]. The default, also chosen by 0, is a free port.
 func WithPort(port int) Option {
-	return func(c *config) {
+	return func(c *settings) {
 		c.port = port
 		c.private = c.private || port != 0
 	}
@@ -59,7 +60,7 @@ func WithPort(port int) Option {
 // WithFaultInjection makes the Spanner emulator abort commits at random, as Spanner
 // may. It implies [WithPrivate]. StartPubSub refuses it.
 func WithFaultInjection() Option {
-	return func(c *config) {
+	return func(c *settings) {
 		c.faultInjection = true
 		c.private = true
 	}
@@ -83,7 +84,7 @@ type kind struct {
 
 // start returns an emulator that answers requests.
 func (k kind) start(ctx context.Context, opts []Option) (*Process, error) {
-	var cfg config
+	var cfg settings
 	for _, opt := range opts {
 		opt(&cfg)
 	}
@@ -95,9 +96,12 @@ func (k kind) start(ctx context.Context, opts []Option) (*Process, error) {
 	return p, nil
 }
 
-func (k kind) startWith(ctx context.Context, cfg config) (*Process, error) {
-	if value := os.Getenv(k.hostEnv); value != "" && !cfg.private {
-		return k.given(ctx, givenHost(value))
+func (k kind) startWith(ctx context.Context, cfg settings) (*Process, error) {
+	if host := os.Getenv(k.hostEnv); host != "" && !cfg.private {
+		if err := config.CheckEmulatorHost(k.hostEnv, host); err != nil {
+			return nil, err
+		}
+		return k.given(ctx, host)
 	}
 	if cfg.faultInjection && k.name != spannerKind.name {
 		return nil, errors.New("only the Spanner emulator can inject faults; leave WithFaultInjection out")
@@ -122,15 +126,6 @@ func (k kind) given(ctx context.Context, host string) (*Process, error) {
 		return nil, fmt.Errorf("use the one at %s (start it, or unset %s): %w", host, k.hostEnv, err)
 	}
 	return p, nil
-}
-
-// givenHost returns the host:port in the value of an emulator variable; the clients
-// allow a scheme there.
-func givenHost(value string) string {
-	for _, scheme := range []string{"http://", "https://", "passthrough:///"} {
-		value = strings.TrimPrefix(value, scheme)
-	}
-	return strings.TrimSuffix(value, "/")
 }
 
 // target is a gRPC target that gRPC dials without resolving its name and without a

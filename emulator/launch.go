@@ -38,7 +38,7 @@ type launcher struct {
 }
 
 // start runs the emulator and returns once it answers.
-func (l launcher) start(ctx context.Context, cfg config) (*Process, error) {
+func (l launcher) start(ctx context.Context, cfg settings) (*Process, error) {
 	unlock, err := lockStarts(ctx)
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func TestStartTimesOut(t *testing.T) {
 	t.Parallel()
 	l := stub("echo warming up; sleep 1000", errors.New("refused"))
 	l.limit = 300 * time.Millisecond
-	_, err := l.start(t.Context(), config{})
+	_, err := l.start(t.Context(), settings{})
 	if err == nil {
 		t.Fatal("start = nil error")
 	}

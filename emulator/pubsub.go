@@ -16,11 +16,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
+
+	"github.com/settleonce/settleonce/internal/config"
 )
 
 var pubsubKind = kind{
 	name:             "pubsub",
-	hostEnv:          "PUBSUB_EMULATOR_HOST",
+	hostEnv:          config.EnvPubSubEmulatorHost,
 	component:        "pubsub-emulator",
 	file:             "platform/pubsub-emulator/lib/cloud-pubsub-emulator-*.jar",
 	program:          pubsubProgram,

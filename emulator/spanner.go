@@ -10,11 +10,13 @@ import (
 	"cloud.google.com/go/spanner/admin/instance/apiv1/instancepb"
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+
+	"github.com/settleonce/settleonce/internal/config"
 )
 
 var spannerKind = kind{
 	name:             "spanner",
-	hostEnv:          "SPANNER_EMULATOR_HOST",
+	hostEnv:          config.EnvEmulatorHost,
 	component:        "cloud-spanner-emulator",
 	file:             "bin/cloud_spanner_emulator/emulator_main",
 	program:          spannerProgram,

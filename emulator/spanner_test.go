@@ -144,25 +144,23 @@ func TestSpannerConcurrentStarts(t *testing.T) {
 
 func TestSpannerFromEnvironment(t *testing.T) {
 	running := start(t)
-	for _, value := range []string{running.GRPC, "http://" + running.GRPC + "/"} {
-		t.Setenv(spannerKind.hostEnv, value)
-		s, err := StartSpanner(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := []string{s.GRPC, s.REST, s.Source}
-		if diff := cmp.Diff([]string{running.GRPC, "", "SPANNER_EMULATOR_HOST"}, got); diff != "" {
-			t.Errorf("GRPC, REST, Source (-want +got):\n%s", diff)
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if s.Done() != nil || s.Err() != nil {
-			t.Errorf("Done, Err = %v, %v, want nil, nil", s.Done(), s.Err())
-		}
-		if err := spannerAnswers(t.Context(), running.hosts); err != nil {
-			t.Errorf("after Close of the running one: %v", err)
-		}
+	t.Setenv(spannerKind.hostEnv, running.GRPC)
+	s, err := StartSpanner(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := []string{s.GRPC, s.REST, s.Source}
+	if diff := cmp.Diff([]string{running.GRPC, "", "SPANNER_EMULATOR_HOST"}, got); diff != "" {
+		t.Errorf("GRPC, REST, Source (-want +got):\n%s", diff)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s.Done() != nil || s.Err() != nil {
+		t.Errorf("Done, Err = %v, %v, want nil, nil", s.Done(), s.Err())
+	}
+	if err := spannerAnswers(t.Context(), running.hosts); err != nil {
+		t.Errorf("after Close of the running one: %v", err)
 	}
 	t.Run("private", func(t *testing.T) {
 		if s := start(t); s.GRPC == running.GRPC {
@@ -180,6 +178,17 @@ func TestSpannerFromEnvironment(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestInvalidAddressesFromEnvironmentAreRejected(t *testing.T) {
+	t.Setenv(spannerKind.hostEnv, "http://127.0.0.1:9010")
+	t.Setenv(pubsubKind.hostEnv, "127.0.0.1:8085\n")
+	if _, err := StartSpanner(t.Context()); err == nil || !strings.Contains(err.Error(), "SPANNER_EMULATOR_HOST") || !strings.Contains(err.Error(), "remove the scheme http://") {
+		t.Errorf("StartSpanner = %v, want the variable and its scheme", err)
+	}
+	if _, err := StartPubSub(t.Context()); err == nil || !strings.Contains(err.Error(), "PUBSUB_EMULATOR_HOST has the character U+000A") {
+		t.Errorf("StartPubSub = %v, want the variable and its line break", err)
+	}
 }
 
 func TestSpannerFromEnvironmentDoesNotAnswer(t *testing.T) {

@@ -25,7 +25,7 @@ CREATE TABLE IF NOT EXISTS bank_instructions (
   next_check_at TIMESTAMP,                -- time of the next check; NULL: none
   created_at TIMESTAMP NOT NULL OPTIONS (allow_commit_timestamp = true), -- commit timestamp
   uncertain_since TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- created_at while the state is uncertain; NULL: another state
-  due_shard INT64 NOT NULL AS (ABS(MOD(FARM_FINGERPRINT(settlement_id), 16))) STORED, -- 0 to 15, spreads the index below
+  due_shard INT64 NOT NULL AS (ABS(MOD(FARM_FINGERPRINT(settlement_id), 64))) STORED, -- 0 to 63, spreads the index below
   CONSTRAINT bank_instructions_state_known CHECK (state IN ('uncertain', 'accepted', 'confirmed', 'rejected', 'returned', 'manual')),
 ) PRIMARY KEY (settlement_key),
   INTERLEAVE IN PARENT ledger_movements ON DELETE NO ACTION;

@@ -15,7 +15,7 @@ CREATE TABLE IF NOT EXISTS settlement_conflicts (
   resolved_at TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time at which an operator closed the case; NULL: open
   resolved_by STRING(MAX),                -- the operator; NULL: open
   note STRING(MAX),                       -- the operator's finding; NULL: none
-  open_shard INT64 AS (IF(resolved_by IS NULL, ABS(MOD(FARM_FINGERPRINT(settlement_id), 16)), NULL)) STORED, -- 0 to 15 while open, spreads the index below; NULL: closed
+  open_shard INT64 AS (IF(resolved_by IS NULL, ABS(MOD(FARM_FINGERPRINT(settlement_id), 64)), NULL)) STORED, -- 0 to 63 while open, spreads the index below; NULL: closed
 ) PRIMARY KEY (settlement_key, payload_hash),
   INTERLEAVE IN PARENT ledger_movements ON DELETE NO ACTION;
 
@@ -38,7 +38,7 @@ CREATE TABLE IF NOT EXISTS quarantined_messages (
   released_at TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time at which an operator published it again; NULL: not released
   released_by STRING(MAX),                -- the operator; NULL: not released
   note STRING(MAX),                       -- the operator's reason; NULL: none
-  open_shard INT64 AS (IF(released_by IS NULL, ABS(MOD(FARM_FINGERPRINT(identity), 16)), NULL)) STORED, -- 0 to 15 while not released, spreads the index below; NULL: released
+  open_shard INT64 AS (IF(released_by IS NULL, ABS(MOD(FARM_FINGERPRINT(identity), 64)), NULL)) STORED, -- 0 to 63 while not released, spreads the index below; NULL: released
   expire_from TIMESTAMP OPTIONS (allow_commit_timestamp = true), -- time of the release; NULL: does not expire
 ) PRIMARY KEY (message_key),
   ROW DELETION POLICY (OLDER_THAN(expire_from, INTERVAL 30 DAY));

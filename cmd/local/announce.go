@@ -32,23 +32,34 @@ type ready struct {
 	Database            string `json:"database"`
 	PubSubEmulatorHost  string `json:"pubsub_emulator_host"`
 	Topic               string `json:"topic"`
+	// OtherTopics are those of --topic.
+	OtherTopics []string `json:"other_topics,omitempty"`
 }
 
-func (sys *system) ready() ready {
-	return ready{
+func (sys *system) ready(topics []string) ready {
+	line := ready{
 		Ready: true, SettleURL: sys.functionsURL + pathSettle, ReconcileURL: sys.functionsURL + pathReconcile, BankURL: sys.bankURL,
 		SpannerEmulatorHost: sys.spanner.GRPC, SpannerRESTURL: sys.spanner.REST, Database: sys.database,
 		PubSubEmulatorHost: sys.pubsub.Host, Topic: sys.topicName(topicPayouts),
 	}
+	for _, id := range topics {
+		line.OtherTopics = append(line.OtherTopics, sys.topicName(id))
+	}
+	return line
 }
 
 var help = template.Must(template.New("help").Parse(`
 Settle Once runs on this machine until interrupted (Ctrl-C).
 
+Set the build tag of make, so that the Go commands below compile less:
+
+  export GOFLAGS=-tags=disable_grpc_modules
+
 Publish every line of a file as a message:
 
   PUBSUB_EMULATOR_HOST={{.PubSubEmulatorHost}} go run ./cmd/settlectl publish FILE --topic {{.Topic}}
-
+{{range .OtherTopics}}Another topic is {{.}}.
+{{end}}
 Deliver one message as Pub/Sub pushes it, and see the answer:
 
   curl -s {{.SettleURL}} -H 'Content-Type: application/json' \

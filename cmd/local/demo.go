@@ -1,13 +1,15 @@
 package main
 
 import (
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"regexp"
+	"strings"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/settleonce/settleonce/internal/audit"
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/crash"
@@ -74,9 +77,9 @@ func demo(ctx context.Context, s term.Streams) (err error) {
 	defer func() { progress.Stop(err == nil) }() // without effect after the first call
 	sys := newSystem()
 	defer func() { err = errors.Join(err, sys.close(ctx)) }()
-	// The sample and advances rely on all values but the log level.
+	// The sample and the clock's advances rely on these values.
 	variables := map[string]string{
-		config.EnvDefaultCurrency: "USD", config.EnvLogLevel: cmp.Or(os.Getenv(config.EnvLogLevel), "ERROR"),
+		config.EnvDefaultCurrency: "USD",
 		config.EnvBankKeyLifetime: "", config.EnvBankVisibilityLag: "", config.EnvBankSendTimeout: "", config.EnvBankStatusTimeout: "",
 	}
 	if err := sys.start(ctx, anyPort, variables, progress); err != nil {
@@ -90,8 +93,12 @@ func demo(ctx context.Context, s term.Streams) (err error) {
 	return report(s.Out, sys, messages, seen)
 }
 
+// minor matches the lines of the functions below ERROR.
+var minor = regexp.MustCompile(`"severity":"(DEBUG|INFO|WARNING)"`)
+
 // holdStderr holds everything written to os.Stderr, where the functions log, until
-// release: log lines between the progress bars would garble both.
+// release: log lines between the progress bars would garble both. Unless LOG_LEVEL is set,
+// release drops the lines below ERROR.
 func holdStderr(to io.Writer) (release func(), err error) {
 	held, err := os.CreateTemp("", "settleonce-log-")
 	if err == nil {
@@ -104,8 +111,12 @@ func holdStderr(to io.Writer) (release func(), err error) {
 	os.Stderr = held
 	return func() {
 		os.Stderr = stderr
-		if _, err := held.Seek(0, io.SeekStart); err == nil {
-			_, _ = io.Copy(to, held)
+		_, _ = held.Seek(0, io.SeekStart) // the next call repeats an error
+		log, _ := io.ReadAll(held)
+		for line := range bytes.Lines(log) {
+			if os.Getenv(config.EnvLogLevel) != "" || !minor.Match(line) {
+				_, _ = to.Write(line)
+			}
 		}
 	}, nil
 }
@@ -235,7 +246,7 @@ func publishOne(ctx context.Context, m sampleMessage, p publication, payouts top
 
 // reconcile requests one run of ReconcileBank.
 func reconcile(ctx context.Context, url string) (run transfer.Reconciled, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(event.Tick))
 	if err != nil {
 		return run, err
 	}

@@ -1,7 +1,7 @@
 // Command local runs the whole of Settle Once on one machine, for trying it out.
 //
 // Without a subcommand it runs until interrupted: the Spanner emulator with the
-// schema, the Pub/Sub emulator with the payouts and the reconcile topic, both
+// schema, the Pub/Sub emulator with the topics, both
 // functions under the Functions Framework, a fake bank (package fakebank), and a
 // scheduler that publishes to the reconcile topic. When all of them answer, it
 // prints their addresses as one line of JSON on standard output, and then help on

@@ -17,7 +17,6 @@ import (
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
-	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
 
@@ -29,8 +28,7 @@ func report(out io.Writer, sys *system, messages []sampleMessage, seen result) e
 		sys.spanner.Source, sys.pubsub.Source)
 	for _, t := range []table.Writer{
 		deliveriesTable(messages, seen.deliveries),
-		movementsTable(stored), conflictsTable(stored), quarantineTable(stored),
-		runsTable(seen.runs), instructionsTable(stored), transfersTable(seen.books.Ledger),
+		movementsTable(stored), runsTable(seen.runs), instructionsTable(stored), transfersTable(seen.books.Ledger),
 	} {
 		b.WriteString(t.Render() + "\n\n")
 	}
@@ -99,24 +97,6 @@ func movementsTable(stored audit.Snapshot) table.Writer {
 		t.AppendRow(table.Row{
 			m.SettlementID, m.AccountID, ledger.Cents(m.AmountCents, m.Currency), m.RecordedAt.UTC().Format("2006-01-02 15:04:05.000000Z"),
 		})
-	}
-	return t
-}
-
-func conflictsTable(stored audit.Snapshot) table.Writer {
-	t := newTable("Ledger: conflicts, which move no money", nil, "settlement", "differing members")
-	for _, c := range stored.Conflicts {
-		t.AppendRow(table.Row{c.SettlementID, strings.Join(c.Fields, ", ")})
-	}
-	return t
-}
-
-func quarantineTable(stored audit.Snapshot) table.Writer {
-	t := newTable("Ledger: quarantine, which moves no money", []int{1}, "message ID", "reason")
-	for _, q := range slices.SortedFunc(slices.Values(stored.Quarantined), func(a, b spannerstore.QuarantineRow) int {
-		return a.QuarantinedAt.Compare(b.QuarantinedAt)
-	}) {
-		t.AppendRow(table.Row{q.MessageID, detail(nil, q.Reason, q.Member)})
 	}
 	return t
 }

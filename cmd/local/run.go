@@ -20,13 +20,12 @@ import (
 // attempts), so that a failing message is a dead letter after about four minutes.
 var runRetries = retries{minBackoff: time.Second, maxBackoff: time.Minute, attempts: 10}
 
-// tick is the message that triggers ReconcileBank, which ignores its content.
-// Pub/Sub accepts no empty message.
-var tick = []byte(`{"run":"ReconcileBank"}`)
-
 func newRun(s term.Streams) *cobra.Command {
-	var listen string
-	var every time.Duration
+	var (
+		listen string
+		every  time.Duration
+		topics []string
+	)
 	cmd := &cobra.Command{
 		Use:   "local",
 		Short: "Run the whole of Settle Once on this machine",
@@ -44,23 +43,39 @@ PUBSUB_EMULATOR_HOST name emulators that run already.
 
 Exit codes: 0 interrupted, 1 failed, 2 usage error, 130 interrupted before the
 system was ready.`,
-		Example: `  go run ./cmd/local
-  go run ./cmd/local --listen 127.0.0.1:0 | jq .
-  go run ./cmd/local demo`,
+		Example: `  make run
+  make run ARGS="--listen 127.0.0.1:0" | jq .
+  make run ARGS="--topic claims"
+  make demo`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every <= 0 {
 				return usageError(fmt.Errorf("--reconcile-every is %s; use a time above 0, such as 15s", every))
 			}
-			return runSystem(cmd.Context(), listen, every, s)
+			if err := checkTopics(topics); err != nil {
+				return usageError(err)
+			}
+			return runSystem(cmd.Context(), listen, every, topics, s)
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "`address` of the functions; port 0 for a free one")
 	cmd.Flags().DurationVar(&every, "reconcile-every", 15*time.Second, "`time` between two runs of ReconcileBank")
+	cmd.Flags().StringArrayVar(&topics, "topic", nil, "`name` of another topic whose messages SettlePayout settles; can be repeated")
 	return cmd
 }
 
-func runSystem(ctx context.Context, listen string, every time.Duration, s term.Streams) (err error) {
+func checkTopics(names []string) error {
+	seen := map[string]bool{topicPayouts: true, topicReconcile: true}
+	for _, name := range names {
+		if !topicForm.MatchString(name) || seen[name] {
+			return fmt.Errorf("--topic is %q; use a name of 3 to 200 letters, digits, dots and dashes that is not in use", name)
+		}
+		seen[name] = true
+	}
+	return nil
+}
+
+func runSystem(ctx context.Context, listen string, every time.Duration, topics []string, s term.Streams) (err error) {
 	sys := newSystem()
 	defer func() { err = errors.Join(err, sys.close(ctx)) }()
 	progress := term.StartProgress(s, "local", 0)
@@ -68,7 +83,11 @@ func runSystem(ctx context.Context, listen string, every time.Duration, s term.S
 	if err := sys.start(ctx, listen, map[string]string{config.EnvDefaultCurrency: cmp.Or(os.Getenv(config.EnvDefaultCurrency), "USD")}, progress); err != nil {
 		return err
 	}
-	for id, path := range map[string]string{topicPayouts: pathSettle, topicReconcile: pathReconcile} {
+	paths := map[string]string{topicPayouts: pathSettle, topicReconcile: pathReconcile}
+	for _, id := range topics {
+		paths[id] = pathSettle
+	}
+	for id, path := range paths {
 		if err := sys.subscribe(ctx, id, sys.functionsURL+path, runRetries); err != nil {
 			return err
 		}
@@ -77,7 +96,7 @@ func runSystem(ctx context.Context, listen string, every time.Duration, s term.S
 		return err
 	}
 	progress.Stop(true)
-	if err := announce(sys.ready(), s); err != nil {
+	if err := announce(sys.ready(topics), s); err != nil {
 		return err
 	}
 	return sys.wait(ctx)
@@ -102,7 +121,7 @@ func (sys *system) schedule(ctx context.Context, every time.Duration, log *slog.
 				return
 			case <-ticker.C:
 			}
-			if err := topic.publish(ctx, tick, nil); err != nil && ctx.Err() == nil {
+			if err := topic.publish(ctx, []byte(event.Tick), nil); err != nil && ctx.Err() == nil {
 				log.LogAttrs(ctx, slog.LevelError, "reconcile tick not published", slog.String("error", err.Error()))
 			}
 		}

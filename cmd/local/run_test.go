@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/audit"
+	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
@@ -50,8 +52,8 @@ func startRun(t *testing.T, env []string, args ...string) (*exec.Cmd, ready, fun
 	return cmd, readReady(t, stdout), stderr.String
 }
 
-// openSystem opens the database and the payouts topic of a running program.
-func openSystem(t *testing.T, line ready) (*spanner.Client, topic) {
+// openSystem opens the database and a topic of a running program.
+func openSystem(t *testing.T, line ready, topicID string) (*spanner.Client, topic) {
 	t.Helper()
 	sys := &system{
 		project: projectOf(line.Topic), database: line.Database,
@@ -63,11 +65,11 @@ func openSystem(t *testing.T, line ready) (*spanner.Client, topic) {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	payouts, err := sys.openTopic(t.Context(), topicPayouts)
+	opened, err := sys.openTopic(t.Context(), topicID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client, payouts
+	return client, opened
 }
 
 // await returns the ledger once holds accepts it.
@@ -106,7 +108,7 @@ func request(t *testing.T, method, url, body string) (code int, answer string) {
 // settleOne publishes a payout, and checks that both functions answer.
 func settleOne(t *testing.T, line ready) {
 	t.Helper()
-	client, payouts := openSystem(t, line)
+	client, payouts := openSystem(t, line, topicPayouts)
 	if err := payouts.publish(t.Context(), []byte(samplePayout), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -120,21 +122,59 @@ func settleOne(t *testing.T, line ready) {
 	}
 }
 
+// otherTopic is a topic of --topic.
+const otherTopic = "claims"
+
+// settleOther publishes a payout to the other topic, and checks the sources that
+// settlectl list movements --json prints.
+func settleOther(t *testing.T, line ready) {
+	t.Helper()
+	project := "projects/" + projectOf(line.Topic)
+	if want := []string{project + "/topics/" + otherTopic}; !slices.Equal(line.OtherTopics, want) {
+		t.Errorf("other topics %q; want %q", line.OtherTopics, want)
+	}
+	client, other := openSystem(t, line, otherTopic)
+	const id = "stl-1002"
+	if err := other.publish(t.Context(), []byte(strings.Replace(samplePayout, sampleID, id, 1)), nil); err != nil {
+		t.Fatal(err)
+	}
+	await(t, client, "the movement", func(s audit.Snapshot) bool { return s.Movement(id) != nil })
+	want := map[string]string{
+		sampleID: project + "/subscriptions/" + topicPayouts + pushSuffix, id: project + "/subscriptions/" + otherTopic + pushSuffix,
+	}
+	for entry, err := range (ledger.Reader{Client: client}).Movements(t.Context(), ledger.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(entry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if of := want[entry.Movement.SettlementID]; !strings.Contains(string(text), `"source":"`+of+`"`) {
+			t.Errorf("%s; want the source %q", text, of)
+		}
+		delete(want, entry.Movement.SettlementID)
+	}
+	if len(want) > 0 {
+		t.Errorf("no movements from %v", want)
+	}
+}
+
 // atBank returns the fake bank's ledger.
-func atBank(t *testing.T, line ready) (ledger fakebank.AdminLedger) {
+func atBank(t *testing.T, line ready) (books fakebank.AdminLedger) {
 	t.Helper()
 	code, text := request(t, http.MethodGet, line.BankURL+"/admin/ledger", "")
-	if err := json.Unmarshal([]byte(text), &ledger); err != nil || code != http.StatusOK {
+	if err := json.Unmarshal([]byte(text), &books); err != nil || code != http.StatusOK {
 		t.Fatalf("the bank's ledger: %d %s", code, text)
 	}
-	return ledger
+	return books
 }
 
 // payOne publishes a payout for the bank, returns its transfer, and checks that the
 // scheduled runs of ReconcileBank record both.
 func payOne(t *testing.T, line ready) {
 	t.Helper()
-	client, payouts := openSystem(t, line)
+	client, payouts := openSystem(t, line, topicPayouts)
 	reaches := func(state transfer.State) audit.Snapshot {
 		return await(t, client, string(state), func(s audit.Snapshot) bool {
 			return len(s.Instructions) == 1 && s.Instructions[0].State == state
@@ -159,9 +199,9 @@ func payOne(t *testing.T, line ready) {
 	if r := stored.Reversals; len(r) != 1 || r[0].SettlementID != bankID || r[0].AmountCents != 18250 || len(stored.Violations(false)) > 0 {
 		t.Errorf("reversals %+v, violations %q", r, stored.Violations(false))
 	}
-	ledger := atBank(t, line)
-	if len(ledger.Transfers) != 1 || len(ledger.Violations) > 0 || ledger.Transfers[0].Key != key || ledger.Transfers[0].AmountMinor != 18250 {
-		t.Errorf("the bank's ledger: %+v", ledger)
+	books := atBank(t, line)
+	if len(books.Transfers) != 1 || len(books.Violations) > 0 || books.Transfers[0].Key != key || books.Transfers[0].AmountMinor != 18250 {
+		t.Errorf("the bank's ledger: %+v", books)
 	}
 }
 
@@ -179,8 +219,9 @@ func end(t *testing.T, cmd *exec.Cmd, signal os.Signal) {
 func TestRunOnOwnEmulators(t *testing.T) {
 	t.Parallel()
 	// With this variable of the framework it would serve one function only, at another path.
-	cmd, line, errOut := startRun(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort, "--reconcile-every", "200ms")
+	cmd, line, errOut := startRun(t, []string{"FUNCTION_TARGET=SettlePayout"}, "--listen", anyPort, "--reconcile-every", "200ms", "--topic", otherTopic)
 	settleOne(t, line)
+	settleOther(t, line)
 	payOne(t, line)
 	end(t, cmd, syscall.SIGINT)
 	for _, address := range []string{
@@ -192,7 +233,8 @@ func TestRunOnOwnEmulators(t *testing.T) {
 	}
 	publish := "PUBSUB_EMULATOR_HOST=" + line.PubSubEmulatorHost + " go run ./cmd/settlectl publish "
 	for _, help := range []string{
-		publish + "FILE --topic " + line.Topic, publish + "- --topic " + line.Topic, "echo '" + bankPayout,
+		"export GOFLAGS=-tags=disable_grpc_modules\n",
+		publish + "FILE --topic " + line.Topic, publish + "- --topic " + line.Topic, "\nAnother topic is " + line.OtherTopics[0] + ".\n", "echo '" + bankPayout,
 		"' " + line.BankURL + "/admin/ledger\n", "' " + line.BankURL + "/admin/status ", "cp-answer-lost, ",
 		"export SPANNER_EMULATOR_HOST=" + line.SpannerEmulatorHost + " SPANNER_DATABASE=" + line.Database + "\n", "export BANK_URL=" + line.BankURL + " ",
 		"\n  go run ./cmd/settlectl reconcile --due\n  go run ./cmd/settlectl reconcile " + bankID + "\n",
@@ -210,7 +252,7 @@ func TestRunLeavesNothingInRunningEmulators(t *testing.T) {
 	t.Parallel()
 	spannerShared, pubsubShared := emulatortest.Spanner(t), emulatortest.PubSub(t)
 	env := []string{"SPANNER_EMULATOR_HOST=" + spannerShared.GRPC, "PUBSUB_EMULATOR_HOST=" + pubsubShared.Host}
-	cmd, line, _ := startRun(t, env, "--listen", anyPort)
+	cmd, line, _ := startRun(t, env, "--listen", anyPort, "--topic", otherTopic)
 	settleOne(t, line)
 	// The function drains at SIGTERM, and then sends SIGTERM to its own process.
 	end(t, cmd, syscall.SIGTERM)

@@ -45,7 +45,7 @@ type system struct {
 // where other programs may use the same emulators.
 func newSystem() *system {
 	sys := &system{project: "local", failed: make(chan error, 1)}
-	if os.Getenv(config.EnvEmulatorHost) != "" || os.Getenv(envPubSubHost) != "" {
+	if os.Getenv(config.EnvEmulatorHost) != "" || os.Getenv(config.EnvPubSubEmulatorHost) != "" {
 		sys.project += "-" + strings.ToLower(rand.Text()[:12])
 	}
 	return sys

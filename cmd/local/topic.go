@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"runtime"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"cloud.google.com/go/pubsub/v2/apiv1/pubsubpb"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/config"
 )
 
 const (
@@ -20,14 +22,14 @@ const (
 	pushSuffix     = "-push"
 	deadSuffix     = "-dead-letter"
 
-	// ackMargin is added to the functions' time limit for a delivery.
+	// ackMargin is added to the longest delivery.
 	ackMargin = 10 * time.Second
 	// ackLeast is the least ack deadline.
 	ackLeast = 60 * time.Second
-
-	// envPubSubHost names a running Pub/Sub emulator. The emulator's Source is then this name.
-	envPubSubHost = "PUBSUB_EMULATOR_HOST"
 )
+
+// topicForm is a part of Pub/Sub's rule for names; the suffixes have to fit too.
+var topicForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{2,199}$`)
 
 // retries are the terms of redelivery.
 type retries struct {
@@ -66,7 +68,7 @@ func (sys *system) subscriptionName(id string) string {
 
 // subscribe creates the topic id, its push subscription and its dead-letter topic.
 func (sys *system) subscribe(ctx context.Context, id, endpoint string, r retries) error {
-	if sys.pubsub.Source == envPubSubHost { // this emulator outlives the program
+	if sys.pubsub.Source == config.EnvPubSubEmulatorHost { // this emulator outlives the program
 		sys.onClose(func(ctx context.Context) error { return sys.unsubscribe(ctx, id) })
 	}
 	return sys.pubsub.CreatePushSubscription(ctx, emulator.Subscription{
@@ -76,10 +78,10 @@ func (sys *system) subscribe(ctx context.Context, id, endpoint string, r retries
 	})
 }
 
-// ackDeadline is longer than the functions' time limit for a delivery. Pub/Sub takes
-// whole seconds.
+// ackDeadline is longer than a delivery. Pub/Sub takes whole seconds.
 func (sys *system) ackDeadline() time.Duration {
-	return max(ackLeast, (sys.cfg.SettleTimeout + ackMargin).Round(time.Second))
+	longest := config.LongestDelivery(sys.cfg.SettleTimeout, sys.cfg.Bank.SendTimeout)
+	return max(ackLeast, (longest + ackMargin).Round(time.Second))
 }
 
 // unsubscribe deletes the topics and subscriptions of subscribe.

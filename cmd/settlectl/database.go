@@ -10,10 +10,9 @@ import (
 	"cloud.google.com/go/spanner"
 	"github.com/spf13/cobra"
 	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/settleonce/settleonce/emulator"
 	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/ledger"
 	"github.com/settleonce/settleonce/internal/spannerstore"
@@ -90,12 +89,7 @@ func (f databaseFlags) options() []option.ClientOption {
 	if f.emulator == "" {
 		return nil
 	}
-	return []option.ClientOption{
-		option.WithEndpoint("passthrough:///" + f.emulator),
-		option.WithoutAuthentication(),
-		option.WithTelemetryDisabled(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
-	}
+	return (&emulator.Spanner{GRPC: f.emulator}).ClientOptions()
 }
 
 // storeConfig returns the configuration of a store on the database.
@@ -198,5 +192,5 @@ func (f databaseFlags) atEmulator() string {
 	if f.emulator == "" {
 		return ""
 	}
-	return fmt.Sprintf(" from the emulator at %s (SPANNER_EMULATOR_HOST)", f.emulator)
+	return fmt.Sprintf(" from the emulator at %s (%s)", f.emulator, config.EnvEmulatorHost)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/term"
 )
@@ -96,6 +97,12 @@ error, or an input, output or connection error, 3 no such settlement or message,
   source <(settlectl completion bash)`,
 		SilenceUsage:  true, // a page of usage would hide the error
 		SilenceErrors: true, // run prints it
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			return errors.Join(
+				config.CheckEmulatorHost(config.EnvEmulatorHost, s.getenv(config.EnvEmulatorHost)),
+				config.CheckEmulatorHost(config.EnvPubSubEmulatorHost, s.getenv(config.EnvPubSubEmulatorHost)),
+			)
+		},
 	}
 	columns := s.OutColumns
 	if columns == 0 {

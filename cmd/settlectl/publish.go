@@ -9,13 +9,14 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"strings"
+	"regexp"
 	"syscall"
 	"time"
 
 	"cloud.google.com/go/pubsub/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/settleonce/settleonce/internal/config"
 	"github.com/settleonce/settleonce/internal/term"
 )
 
@@ -40,7 +41,7 @@ type summary struct {
 }
 
 func newPublish(s streams) *cobra.Command {
-	var topic, project string
+	var topic string
 	cmd := &cobra.Command{
 		Use:   "publish FILE|-",
 		Short: "Publish each line of a file as a message",
@@ -53,39 +54,33 @@ Exit codes: 0 all lines published, 1 some failed, 2 usage error, unreadable file
 or missing credentials, 130 interrupted.`,
 		Example: `  settlectl publish payouts.jsonl --topic projects/my-project/topics/payouts
   zcat payouts.jsonl.gz |
-    settlectl publish - --project my-project --topic payouts`,
+    settlectl publish - --topic projects/my-project/topics/payouts`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			project, name, err := topicName(project, topic)
+			project, err := projectOf(topic)
 			if err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			defer context.AfterFunc(ctx, stop)() // the second signal ends the program
-			return publish(ctx, args, project, name, s)
+			return publish(ctx, args, project, topic, s)
 		},
 	}
-	cmd.Flags().StringVar(&topic, "topic", "", "`name` of the topic: projects/P/topics/T, or T with --project (required)")
-	cmd.Flags().StringVar(&project, "project", "", "`ID` of the topic's project, if --topic does not name it")
+	cmd.Flags().StringVar(&topic, "topic", "", "`name` of the topic: projects/P/topics/T (required)")
 	require(cmd, "topic")
 	return cmd
 }
 
-// topicName returns the topic's project and full name.
-func topicName(project, topic string) (projectID, name string, err error) {
-	parts := strings.Split(topic, "/")
-	switch {
-	case len(parts) == 1 && topic != "" && project != "" && !strings.Contains(project, "/"):
-		return project, "projects/" + project + "/topics/" + topic, nil
-	case len(parts) == 1 && topic != "" && project == "":
-		return "", "", fmt.Errorf("--topic is %q, without a project; add --project, or give projects/P/topics/%s", topic, topic)
-	case len(parts) != 4 || parts[0] != "projects" || parts[1] == "" || parts[2] != "topics" || parts[3] == "":
-		return "", "", fmt.Errorf("--topic is %q; give projects/P/topics/T, or T alone with --project P", topic)
-	case project != "" && project != parts[1]:
-		return "", "", fmt.Errorf("--project is %q and --topic names project %q; leave --project out", project, parts[1])
+var topicForm = regexp.MustCompile(`^projects/([^/\s]+)/topics/[^/\s]+$`)
+
+// projectOf returns the project of a topic.
+func projectOf(topic string) (string, error) {
+	match := topicForm.FindStringSubmatch(topic)
+	if match == nil {
+		return "", fmt.Errorf("--topic is %q; give projects/P/topics/T", topic)
 	}
-	return parts[1], topic, nil
+	return match[1], nil
 }
 
 func publish(ctx context.Context, args []string, project, topic string, s streams) error {
@@ -135,12 +130,12 @@ func publish(ctx context.Context, args []string, project, topic string, s stream
 // openPubSub returns a client, which outlives an interruption to receive the outstanding
 // answers.
 func openPubSub(ctx context.Context, project string, s streams) (*pubsub.Client, error) {
-	if err := emulatorAnswers(ctx, s.getenv("PUBSUB_EMULATOR_HOST")); err != nil {
+	if err := emulatorAnswers(ctx, s.getenv(config.EnvPubSubEmulatorHost)); err != nil {
 		return nil, err
 	}
 	client, err := pubsub.NewClient(context.WithoutCancel(ctx), project)
 	if err != nil {
-		return nil, term.Failf("connect to Pub/Sub: %w; %s, or set PUBSUB_EMULATOR_HOST", err, accessHint)
+		return nil, term.Failf("connect to Pub/Sub: %w; %s, or set %s", err, accessHint, config.EnvPubSubEmulatorHost)
 	}
 	return client, nil
 }
@@ -155,7 +150,7 @@ func emulatorAnswers(ctx context.Context, host string) error {
 	defer cancel()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", host)
 	if err != nil {
-		return term.Failf("PUBSUB_EMULATOR_HOST is %q: %w; give the host:port of a running emulator, which 'make run' prints", host, err)
+		return term.Failf("%s is %q: %w; give the host:port of a running emulator, which 'make run' prints", config.EnvPubSubEmulatorHost, host, err)
 	}
 	return conn.Close()
 }

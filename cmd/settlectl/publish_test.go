@@ -28,8 +28,7 @@ import (
 
 // testTopic is a test's own topic in the Pub/Sub emulator.
 type testTopic struct {
-	id           string
-	name         string // projects/P/topics/ and id
+	name         string // projects/P/topics/T
 	subscription string
 	client       *vkit.SubscriptionAdminClient
 }
@@ -49,7 +48,6 @@ func newTopicFor(t *testing.T) testTopic {
 	id := "t-" + rand.Text() // an emulator can outlive this process
 	emulator := emulatortest.PubSub(t)
 	topic := testTopic{
-		id:           id,
 		name:         "projects/" + testProject + "/topics/" + id,
 		subscription: "projects/" + testProject + "/subscriptions/" + id,
 	}
@@ -146,7 +144,7 @@ func TestPublishSendsTheBytesOfEveryLine(t *testing.T) {
 func TestPublishFromStandardInputToAShortTopicName(t *testing.T) {
 	topic := newTestTopic(t)
 	wantCounts(t, settlectl(t, strings.NewReader(""), nil, "publish", "-", "--topic", topic.name), term.ExitOK, 0, 0)
-	got := settlectl(t, strings.NewReader("one\ntwo\n"), nil, "publish", "-", "--project", testProject, "--topic", topic.id)
+	got := settlectl(t, strings.NewReader("one\ntwo\n"), nil, "publish", "-", "--topic", topic.name)
 	wantCounts(t, got, term.ExitOK, 2, 0)
 	if diff := cmp.Diff([]string{"one", "two"}, topic.receive(t, 2)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -314,11 +312,29 @@ func TestPublishBoundsUnansweredMessages(t *testing.T) {
 
 func TestPublishNamesASilentEmulator(t *testing.T) {
 	t.Parallel()
-	for _, host := range []string{"foo", "127.0.0.1:1"} {
-		env := map[string]string{"PUBSUB_EMULATOR_HOST": host}
-		got := settlectl(t, strings.NewReader("{}\n"), env, "publish", "-", "--topic", "projects/p/topics/t")
-		if got.code != term.ExitError || !strings.Contains(got.errOut, host) {
-			t.Errorf("%s: exit code %d, %s", host, got.code, got.errOut)
+	env := map[string]string{"PUBSUB_EMULATOR_HOST": "127.0.0.1:1"}
+	got := settlectl(t, strings.NewReader("{}\n"), env, "publish", "-", "--topic", "projects/p/topics/t")
+	if got.code != term.ExitError || !strings.Contains(got.errOut, "127.0.0.1:1") {
+		t.Errorf("exit code %d, %s", got.code, got.errOut)
+	}
+}
+
+// No command waits for an answer from an address that cannot be one.
+func TestInvalidEmulatorAddressesAreUsageErrors(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{
+		"show stl-1", "list manual", "verify", "reconcile --due --bank-from-environment", "publish - --topic projects/p/topics/t",
+		"doctor --subscription projects/p/subscriptions/s",
+	} {
+		env := map[string]string{"SPANNER_DATABASE": nowhere, "SPANNER_EMULATOR_HOST": "http://127.0.0.1:1", "PUBSUB_EMULATOR_HOST": "127.0.0.1:1/"}
+		got := settlectl(t, strings.NewReader(""), env, strings.Fields(command)...)
+		if got.code != term.ExitError || got.out != "" {
+			t.Errorf("%s: exit code %d, output %q", command, got.code, got.out)
+		}
+		for _, want := range []string{`SPANNER_EMULATOR_HOST is "http://127.0.0.1:1"; remove the scheme http://`, `PUBSUB_EMULATOR_HOST is "127.0.0.1:1/": "1/" is no port`} {
+			if !strings.Contains(got.errOut, want) {
+				t.Errorf("%s: no %q in\n%s", command, want, got.errOut)
+			}
 		}
 	}
 }

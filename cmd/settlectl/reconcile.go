@@ -44,18 +44,6 @@ type instructionAt struct {
 	NextCheckAt time.Time      `json:"next_check_at,omitzero"`
 }
 
-// runReport is the answer of reconcile --due.
-type runReport struct {
-	Due             int                    `json:"due"`
-	States          map[transfer.State]int `json:"states"`
-	Skipped         int                    `json:"skipped"`
-	Failed          int                    `json:"failed"`
-	Left            int                    `json:"left"`
-	OldestUncertain int64                  `json:"oldest_uncertain_seconds"`
-	Manual          int                    `json:"manual"` // all manual instructions
-	NextDue         time.Time              `json:"next_due,omitzero"`
-}
-
 const reconcileHelp = `reconcile makes the step of a due instruction that the reconciler makes every
 minute. It is safe to run beside the reconciler. An instruction that is not due
 stays as it is. Warning: the command can send the transfer, which moves money.
@@ -188,11 +176,7 @@ func (o *operation) reconcileDue(ctx context.Context, stepper *transfer.Stepper,
 	if err != nil {
 		return err
 	}
-	report := runReport{
-		Due: run.Due, States: run.States, Skipped: run.Skipped, Failed: run.Failed, Left: run.Left,
-		OldestUncertain: run.OldestUncertainSeconds, Manual: run.Manual, NextDue: run.NextDue,
-	}
-	if err := o.print(report, report.facts); err != nil {
+	if err := o.print(run, func() [][2]string { return runFacts(run) }); err != nil {
 		return err
 	}
 	manual := needsPerson(run.States[transfer.StateManual], alarms)
@@ -206,7 +190,7 @@ func (o *operation) reconcileDue(ctx context.Context, stepper *transfer.Stepper,
 	return ctx.Err()
 }
 
-func (r runReport) facts() [][2]string {
+func runFacts(r transfer.Reconciled) [][2]string {
 	var states []string
 	for _, state := range slices.Sorted(maps.Keys(r.States)) {
 		states = append(states, fmt.Sprintf("%d %s", r.States[state], state))

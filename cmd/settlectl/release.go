@@ -30,9 +30,9 @@ const maxRefusalsNamed = 20
 
 // releaseFlags are release's own flags.
 type releaseFlags struct {
-	topic, project, edit, reason string
-	all, yes                     bool
-	release                      ledger.Release
+	topic, edit, reason string
+	all, yes            bool
+	release             ledger.Release
 }
 
 // releaseSummary is the result of release --all.
@@ -70,7 +70,7 @@ func newRelease(s streams) *cobra.Command {
     --default-currency USD --topic projects/my-project/topics/payouts
   settlectl release 7000000000000042 --by ines --edit corrected.json \
     --note "Ada of claims agreed, ticket 311" \
-    --project my-project --topic payouts`,
+    --topic projects/my-project/topics/payouts`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -93,8 +93,7 @@ func newRelease(s streams) *cobra.Command {
 
 func (f *releaseFlags) register(cmd *cobra.Command, s streams) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T, or T with --project (required)")
-	flags.StringVar(&f.project, "project", "", "`ID` of the topic's project, if --topic does not name it")
+	flags.StringVar(&f.topic, "topic", "", "`name` of the payouts topic: projects/P/topics/T (required)")
 	flags.StringVar(&f.release.By, "by", "", "`person` who releases it (required)")
 	flags.StringVar(&f.release.Note, "note", "", "`reason`, in one line; with --edit, the person of the producer who agreed")
 	flags.StringVar(&f.edit, "edit", "", "`FILE` to publish instead, - for standard input; needs --note")
@@ -118,7 +117,7 @@ func (f *releaseFlags) check(cmd *cobra.Command) error {
 	if f.edit != "" && noted || f.release.Note != "" {
 		faults = append(faults, checkText(cmd, "note"))
 	}
-	if _, _, err := topicName(f.project, f.topic); err != nil {
+	if _, err := projectOf(f.topic); err != nil {
 		faults = append(faults, err)
 	}
 	if cmd.Flags().Changed("reason") && !slices.Contains(releasable, f.reason) {
@@ -128,7 +127,7 @@ func (f *releaseFlags) check(cmd *cobra.Command) error {
 }
 
 func (f *releaseFlags) run(ctx context.Context, o operation, by *ledger.Operator, args []string) error {
-	project, topic, err := topicName(f.project, f.topic)
+	project, err := projectOf(f.topic)
 	if err != nil {
 		return err
 	}
@@ -137,7 +136,7 @@ func (f *releaseFlags) run(ctx context.Context, o operation, by *ledger.Operator
 		return err
 	}
 	defer client.Close()
-	publisher := newTopicPublisher(client, topic)
+	publisher := newTopicPublisher(client, f.topic)
 	defer publisher.publisher.Stop()
 	by.Topic = publisher
 	if f.all {

@@ -26,7 +26,6 @@ import (
 )
 
 const (
-	maxWorkers  = 64
 	maxFindings = 100_000
 	maxBankRate = 10_000
 )
@@ -36,7 +35,6 @@ type verifyFlags struct {
 	database     databaseFlags
 	output       outputFlags
 	limit        int
-	workers      int
 	bank         bool
 	from         bankFlags
 	bankRate     float64
@@ -81,7 +79,6 @@ func newVerify(s streams) *cobra.Command {
 	flags.output.register(cmd, outputTable, outputJSON)
 	f := cmd.Flags()
 	f.IntVar(&flags.limit, "limit", 100, "maximum number of printed violations, and of printed pending differences")
-	f.IntVar(&flags.workers, "workers", audit.DefaultWorkers, "number of concurrent reads")
 	f.BoolVar(&flags.bank, "bank", false, "ask the bank about every instruction")
 	flags.from.register(cmd)
 	f.Float64Var(&flags.bankRate, "bank-rate", 10, "bank requests per second, with --bank")
@@ -101,9 +98,6 @@ func (f *verifyFlags) check(s streams) error {
 	}
 	if f.limit < 0 || f.limit > maxFindings {
 		faults = append(faults, fmt.Errorf("--limit is %d; give 0 to %d", f.limit, maxFindings))
-	}
-	if f.workers < 1 || f.workers > maxWorkers {
-		faults = append(faults, fmt.Errorf("--workers is %d; give 1 to %d", f.workers, maxWorkers))
 	}
 	if !(f.bankRate > 0 && f.bankRate <= maxBankRate) { // NaN is neither
 		faults = append(faults, fmt.Errorf("--bank-rate is %g; give a number above 0, at most %d", f.bankRate, maxBankRate))
@@ -140,7 +134,7 @@ func incomplete(err error) error {
 }
 
 func verifyDatabase(ctx context.Context, flags verifyFlags, s streams) error {
-	options := audit.Options{Bound: flags.database.bound(), Workers: flags.workers, KeyLifetimes: flags.keyLifetimes}
+	options := audit.Options{Bound: flags.database.bound(), KeyLifetimes: flags.keyLifetimes}
 	var auth authObserver
 	if flags.bank {
 		b, err := flags.from.open(ctx, s, flags.database)

@@ -163,6 +163,7 @@ check_settings() {
 		check_instance "$name"
 	done
 	check_times
+	check_commit_delay
 	check_retention
 	if ((${#FAULTS[@]})); then
 		printf '%s\n' "${FAULTS[@]}" >&2
@@ -303,13 +304,22 @@ check_times() {
 	duration RETRY_MIN 1s 600s
 	duration RETRY_MAX 1s 600s
 	ordered RETRY_MIN RETRY_MAX
+	if sound SETTLE_TIMEOUT BANK_SEND_TIMEOUT; then
+		delivery=$(($(seconds "$SETTLE_TIMEOUT") + $(seconds "$BANK_SEND_TIMEOUT") + 10))
+	fi
 	if sound BANK_STATUS_TIMEOUT BANK_SEND_TIMEOUT; then
 		exchange=$(($(seconds "$BANK_STATUS_TIMEOUT") + $(seconds "$BANK_SEND_TIMEOUT") + 20))
 		run=$((exchange * 2 > 120 ? exchange * 2 : 120))
-		! sound SETTLE_TIMEOUT || delivery=$(($(seconds "$SETTLE_TIMEOUT") + exchange))
 	fi
-	fits "a delivery (SETTLE_TIMEOUT + BANK_STATUS_TIMEOUT + BANK_SEND_TIMEOUT + 20s)" "$delivery" SETTLE
+	fits "a delivery (SETTLE_TIMEOUT + BANK_SEND_TIMEOUT + 10s)" "$delivery" SETTLE
 	fits "a run of the reconciler (2m, or twice the bank's time limits plus 20s)" "$run" RECONCILE
+}
+
+# check_commit_delay checks Spanner's bound, in milliseconds.
+check_commit_delay() {
+	matches SPANNER_MAX_COMMIT_DELAY '(0|[1-9][0-9]{0,2})ms' 'milliseconds such as 100ms'
+	sound SPANNER_MAX_COMMIT_DELAY || return 0
+	((${SPANNER_MAX_COMMIT_DELAY%ms} <= 500)) || fault_in SPANNER_MAX_COMMIT_DELAY "SPANNER_MAX_COMMIT_DELAY is $SPANNER_MAX_COMMIT_DELAY; expected 0ms to 500ms"
 }
 
 fits() { # name, longest duration in seconds or empty if unknown, SETTLE or RECONCILE

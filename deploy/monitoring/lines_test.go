@@ -36,6 +36,7 @@ type functions struct {
 	now     time.Time
 	store   *memstore.Store
 	bank    *bank
+	level   slog.Level               // LOG_LEVEL
 	log     map[string]*bytes.Buffer // by function
 	entries map[string]map[string]any
 	ids     int
@@ -63,9 +64,9 @@ func (b *bank) Status(context.Context, transfer.StatusRequest) transfer.StatusRe
 	return transfer.StatusResult{Reading: b.reading, Answer: transfer.BankAnswer{HTTPStatus: 200}}
 }
 
-func newFunctions(t *testing.T) *functions {
+func newFunctions(t *testing.T, level slog.Level) *functions {
 	f := &functions{
-		t: t, now: time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC), bank: &bank{},
+		t: t, now: time.Date(2026, 11, 2, 12, 0, 0, 0, time.UTC), bank: &bank{}, level: level,
 		log: map[string]*bytes.Buffer{settler: {}, reconciler: {}}, entries: map[string]map[string]any{},
 	}
 	f.store = memstore.New(f.clock)
@@ -74,7 +75,7 @@ func newFunctions(t *testing.T) *functions {
 
 func (f *functions) clock() time.Time { return f.now }
 func (f *functions) logOf(name string) *slog.Logger {
-	return event.NewLoggerIn("p", f.log[name], slog.LevelDebug)
+	return event.NewLoggerIn("p", f.log[name], f.level)
 }
 
 // bothStores keeps settlements and instructions.
@@ -176,7 +177,7 @@ func (f *functions) sent(class transfer.SendClass) (id string) {
 func (f *functions) run(name string, r event.Reconciler) {
 	f.t.Helper()
 	handler := &event.Handler{Work: event.Reconcile(r), Log: f.logOf(reconciler), Now: f.clock}
-	f.ask(name, handler, f.request(`{"run":"ReconcileBank"}`))
+	f.ask(name, handler, f.request(event.Tick))
 }
 
 func (f *functions) reconcile(name string, store transfer.Store, banking *transfer.Stepper) {
@@ -217,11 +218,11 @@ type reconcilerFunc func(context.Context) (transfer.Reconciled, error)
 
 func (r reconcilerFunc) Reconcile(ctx context.Context) (transfer.Reconciled, error) { return r(ctx) }
 
-// allLines makes the functions log every kind of line, and returns the entries by
-// name.
-func allLines(t *testing.T) map[string]map[string]any {
+// allLines makes the functions log every kind of line with a LOG_LEVEL, and returns the
+// entries by name.
+func allLines(t *testing.T, level slog.Level) map[string]map[string]any {
 	t.Helper()
-	f := newFunctions(t)
+	f := newFunctions(t, level)
 	f.deliver("applied", payoutJSON("stl-1", 1, false))
 	f.deliver("duplicate", payoutJSON("stl-1", 1, false))
 	f.deliver("conflict", payoutJSON("stl-1", 2, false))
@@ -276,7 +277,7 @@ func allLines(t *testing.T) map[string]map[string]any {
 			return transfer.Reconciled{}, ctx.Err()
 		})),
 		Log: f.logOf(reconciler), Now: f.clock,
-	}, f.request("").WithContext(ctx))
+	}, f.request(event.Tick).WithContext(ctx))
 	f.ask("payout there", &event.Handler{Work: event.Reconcile(nil), Log: f.logOf(reconciler), Now: f.clock}, f.request(payoutJSON("stl-9", 1, false)))
 	return f.entries
 }

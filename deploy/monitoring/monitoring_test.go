@@ -27,13 +27,14 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	entries := allLines(t)
+	entries := allLines(t, slog.LevelDebug)
 	metrics := readMetrics(t)
 	all := func(holds func(name string, payload map[string]any) bool) []string {
 		var names []string
@@ -67,11 +68,11 @@ func TestFilters(t *testing.T) {
 			"asked, not found after the life of the key: bank exchange completed", "asked, rejected: bank exchange completed", "asked, attention: bank exchange completed")...)
 
 	want := map[string][]string{
-		"settleonce_settlements":               delivered,
-		"settleonce_duration":                  delivered,
-		"settleonce_publish_lag":               delivered,
-		"settleonce_conflicts":                 conflicts,
-		"settleonce_quarantined":               {"quarantined: delivery acknowledged"},
+		"settleonce_settlements": delivered,
+		"settleonce_duration":    delivered,
+		"settleonce_publish_lag": delivered,
+		"settleonce_conflicts":   conflicts,
+		"settleonce_quarantined": {"quarantined: delivery acknowledged"},
 		"settleonce_replay_age": append(append(near, conflicts[0]), "duplicate: delivery acknowledged", "known conflict: delivery acknowledged",
 			"duplicate after 79 days: delivery acknowledged", "tampered: delivery acknowledged"),
 		"settleonce_replays_near_horizon":      near,
@@ -83,32 +84,35 @@ func TestFilters(t *testing.T) {
 		"settleonce_reconciler_runs":           reconciled,
 		"settleonce_faults": {
 			"panic: request panicked", "panic in a step: bank step panicked",
-			"panic in a run: request panicked", "payout there: payout misrouted",
+			"panic in a run: request panicked", "payout there: message misrouted",
 			"tampered: delivery acknowledged",
 		},
 	}
 	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(metrics))); diff != "" {
 		t.Fatalf("metrics (-want +got):\n%s", diff)
 	}
-	for name, m := range metrics {
-		f, err := parseFilter(m.GetFilter())
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		var got []string
-		for line, e := range entries {
-			matches, err := f.matches(e)
+	for _, level := range []slog.Level{slog.LevelDebug, slog.LevelError, event.LevelCritical + 1} {
+		logged := allLines(t, level)
+		for name, m := range metrics {
+			f, err := parseFilter(m.GetFilter())
 			if err != nil {
-				t.Errorf("%s on %s: %v", name, line, err)
+				t.Fatalf("%s: %v", name, err)
 			}
-			if matches {
-				got = append(got, line)
-				checkExtractors(t, name, m, line, e)
+			var got []string
+			for line, e := range logged {
+				matches, err := f.matches(e)
+				if err != nil {
+					t.Errorf("%s on %s: %v", name, line, err)
+				}
+				if matches {
+					got = append(got, line)
+					checkExtractors(t, name, m, line, e)
+				}
 			}
-		}
-		slices.Sort(got)
-		if diff := cmp.Diff(slices.Sorted(slices.Values(want[name])), got); diff != "" || len(got) == 0 {
-			t.Errorf("%s matches (-want +got):\n%s", name, diff)
+			slices.Sort(got)
+			if diff := cmp.Diff(slices.Sorted(slices.Values(want[name])), got); diff != "" || len(got) == 0 {
+				t.Errorf("LOG_LEVEL %v: %s matches (-want +got):\n%s", level, name, diff)
+			}
 		}
 	}
 }
@@ -122,7 +126,7 @@ func TestEveryRunCountsManualInstructions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := newFunctions(t)
+	f := newFunctions(t, slog.LevelDebug)
 	runs := 0
 	waiting := func(want float64) {
 		t.Helper()
@@ -188,12 +192,12 @@ func checkExtractors(t *testing.T, name string, m *loggingpb.LogMetric, line str
 func TestFiltersSeeEveryLogMessage(t *testing.T) {
 	t.Parallel()
 	// These are about an instance and not about a request; no metric counts them.
-	elsewhere := []string{"instance start rejected", "instance drain timed out", "telemetry export failed"}
+	elsewhere := []string{"instance start rejected", "Spanner emulator selected", "instance drain timed out", "telemetry export failed"}
 	want := map[string]bool{}
 	for _, text := range elsewhere {
 		want[text] = true
 	}
-	for _, e := range allLines(t) {
+	for _, e := range allLines(t, slog.LevelDebug) {
 		want[e["jsonPayload"].(map[string]any)["message"].(string)] = true
 	}
 	got := map[string]bool{}

@@ -1,6 +1,7 @@
 package monitoring_test
 
 import (
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"regexp"
@@ -36,7 +37,7 @@ func TestRunbookQueries(t *testing.T) {
 	emulator, name := emulatortest.Spanner(t), emulatortest.Database(t, statements)
 	store := spannerstore.New(spannerstore.Config{Database: name, Emulator: true, Options: emulator.ClientOptions()})
 	t.Cleanup(store.Close)
-	f := newFunctions(t)
+	f := newFunctions(t, slog.LevelDebug)
 	f.now = time.Now()
 	deliver := func(class transfer.SendClass, data string) {
 		f.bank.send = class
@@ -93,7 +94,7 @@ func TestRunbookQueries(t *testing.T) {
 // TestRunbookLogQueries: each query finds some of the functions' lines.
 func TestRunbookLogQueries(t *testing.T) {
 	t.Parallel()
-	entries := allLines(t)
+	entries := allLines(t, slog.LevelDebug)
 	queries := regexp.MustCompile(`logs '([^']+)'`).FindAllStringSubmatch(runbook(t), -1)
 	if len(queries) < 10 {
 		t.Fatalf("%d queries", len(queries))

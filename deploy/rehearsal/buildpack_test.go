@@ -28,10 +28,11 @@ func main() { log.Fatal(funcframework.Start(os.Getenv("PORT"))) }
 const appDir = "functions.local/app"
 
 // buildAsBuildpack builds the function in dir as the Go buildpack does: a main package
-// in the function's module, go mod tidy, go build. It returns the program. Unlike the
-// buildpack it does not set GOPATH and does not fetch modules without a proxy, so that
-// modules come from this machine's cache.
-func buildAsBuildpack(dir string) (program string, err error) {
+// in the function's module, go mod tidy, go build, with GOFLAGS from the deployment's
+// build environment. It returns the program. Unlike the buildpack it does not set GOPATH
+// and does not fetch modules without a proxy, so that modules come from this machine's
+// cache.
+func buildAsBuildpack(dir, flags string) (program string, err error) {
 	if err := os.MkdirAll(filepath.Join(dir, appDir), 0o700); err != nil {
 		return "", err
 	}
@@ -43,7 +44,7 @@ func buildAsBuildpack(dir string) (program string, err error) {
 		words := strings.Fields(step)
 		cmd := exec.Command(words[0], words[1:]...) //nolint:noctx // the build ends by itself
 		cmd.Dir = dir
-		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off")
+		cmd.Env = append(os.Environ(), "GOFLAGS="+flags, "GOWORK=off")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", step, err, out)
 		}

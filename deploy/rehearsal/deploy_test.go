@@ -128,6 +128,7 @@ func TestDeploymentLifecycle(t *testing.T) {
 		{"the first run creates everything", r.first},
 		{"each account has exactly its roles", r.accounts},
 		{"the upload has the files that gcloud lists", r.uploaded},
+		{"the functions are built without DirectPath", r.builtWithoutDirectPath},
 		{"a published payout settles", r.settles},
 		{"doctor finds no fault", r.examined},
 		{"the second run changes nothing", r.second},

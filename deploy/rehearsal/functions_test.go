@@ -28,7 +28,7 @@ type platform struct {
 	cloud    *cloud
 	dir      string
 	uploads  map[string][]byte // zip files, by name
-	programs map[string]string // built programs, by digest of the source
+	programs map[string]string // built programs, by digest of the source and its build environment
 	running  map[string]*process
 	triggers int
 }
@@ -254,19 +254,25 @@ func (c *cloud) deploy(function doc) error {
 	if err != nil {
 		return refused("build failed: %v", err)
 	}
-	environment, err := c.environment(function, service, build)
+	environment, err := c.environment(service, build)
 	if err != nil {
 		return err
 	}
-	return c.run.start(path.Base(fmt.Sprint(function["name"])), program, environment)
+	// A deployed instance refuses an emulator. So the first one only has to start.
+	name := path.Base(fmt.Sprint(function["name"]))
+	started, err := launch(c.run.dir, name, program, append(environment, "K_SERVICE="+name))
+	if err != nil {
+		return err
+	}
+	started.stop()
+	return c.run.start(name, program, append(environment, "SPANNER_EMULATOR_HOST="+c.spanner.GRPC))
 }
 
-// environment returns an instance's environment, with SPANNER_EMULATOR_HOST.
-func (c *cloud) environment(function, service, build doc) ([]string, error) {
+// environment returns an instance's environment without K_SERVICE.
+func (c *cloud) environment(service, build doc) ([]string, error) {
 	environment := []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"),
-		"K_SERVICE=" + path.Base(fmt.Sprint(function["name"])), fmt.Sprintf("FUNCTION_TARGET=%s", build["entryPoint"]),
-		"SPANNER_EMULATOR_HOST=" + c.spanner.GRPC,
+		fmt.Sprintf("FUNCTION_TARGET=%s", build["entryPoint"]), fmt.Sprintf("CLOUD_RUN_TIMEOUT_SECONDS=%v", service["timeoutSeconds"]),
 	}
 	mounted, err := c.mount(service)
 	if err != nil {
@@ -336,6 +342,8 @@ func (p *platform) built(build doc) (string, error) {
 	}
 	// Not of the archive, which has the times of its files.
 	sum := sha256.New()
+	flags, _ := at[doc](build, "environmentVariables")["GOFLAGS"].(string)
+	_, _ = fmt.Fprintln(sum, flags) // a hash never fails
 	dir := filepath.Join(p.dir, object)
 	for _, file := range files.File {
 		if err := unpack(file, dir, sum); err != nil {
@@ -346,7 +354,7 @@ func (p *platform) built(build doc) (string, error) {
 	if program, is := p.programs[digest]; is {
 		return program, nil
 	}
-	program, err := buildAsBuildpack(dir)
+	program, err := buildAsBuildpack(dir, flags)
 	if err == nil {
 		p.programs[digest] = program
 	}

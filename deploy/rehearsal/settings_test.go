@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/settleonce/settleonce/internal/bank"
+	"github.com/settleonce/settleonce/internal/config"
 )
 
 // TestInvalidSettingsAreRejected also shows that no script calls gcloud before: the gcloud
@@ -70,11 +74,14 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"BUILD_ACCOUNT", "settleonce-operator", "BUILD_ACCOUNT and OPERATOR_ACCOUNT are both 'settleonce-operator'"},
 		{"BANK_PROFILE_SECRET", "settleonce-bank-token", "BANK_TOKEN_SECRET and BANK_PROFILE_SECRET are both 'settleonce-bank-token'"},
 
-		// A delivery takes 25s + 10s + 20s + 20s.
-		{"SETTLE_TIMEOUT", "40s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
-		{"BANK_SEND_TIMEOUT", "35s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		// A delivery takes 25s + 20s + 10s, a run twice 10s + 20s + 20s.
+		{"SETTLE_TIMEOUT", "60s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		{"BANK_SEND_TIMEOUT", "45s", "takes up to 150s, and RECONCILE_FUNCTION_TIMEOUT is 150s"},
+		{"SETTLE_FUNCTION_TIMEOUT", "55s", "a delivery (SETTLE_TIMEOUT + BANK_SEND_TIMEOUT + 10s) takes up to 55s, and SETTLE_FUNCTION_TIMEOUT is 55s"},
 		{"BANK_CONCURRENCY", "0", "BANK_CONCURRENCY is 0; expected 1 to 1000"},
-		{"BANK_STATUS_TIMEOUT", "25s", "takes up to 90s, and SETTLE_FUNCTION_TIMEOUT is 90s"},
+		{"BANK_STATUS_TIMEOUT", "35s", "takes up to 150s, and RECONCILE_FUNCTION_TIMEOUT is 150s"},
+		{"SPANNER_MAX_COMMIT_DELAY", "0.1s", "SPANNER_MAX_COMMIT_DELAY is '0.1s'; expected milliseconds such as 100ms"},
+		{"SPANNER_MAX_COMMIT_DELAY", "501ms", "SPANNER_MAX_COMMIT_DELAY is 501ms; expected 0ms to 500ms"},
 		{"SETTLE_FUNCTION_TIMEOUT", "120s", "SETTLE_FUNCTION_TIMEOUT is 120s and SETTLE_ACK_DEADLINE 120s"},
 		{"SETTLE_ACK_DEADLINE", "601s", "SETTLE_ACK_DEADLINE is 601s; expected 10s to 10m"},
 		{"RECONCILE_ACK_DEADLINE", "2m30s", "RECONCILE_FUNCTION_TIMEOUT is 150s and RECONCILE_ACK_DEADLINE 2m30s"},
@@ -96,6 +103,25 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 	}
 }
 
+// TestTimesAreThoseOfTheFunction compares the scripts' sums with the function's.
+func TestTimesAreThoseOfTheFunction(t *testing.T) {
+	t.Parallel()
+	s := newScripts(t)
+	maps.Copy(s.settings, map[string]string{
+		"SETTLE_TIMEOUT": "31s", "BANK_SEND_TIMEOUT": "37s", "BANK_STATUS_TIMEOUT": "41s", "RECONCILE_FUNCTION_TIMEOUT": "200s", "RECONCILE_ACK_DEADLINE": "201s",
+	})
+	text := s.must(t, "", "deploy.sh", "--dry-run")
+	delivery := config.LongestDelivery(31*time.Second, 37*time.Second)
+	run := config.Config{Bank: &bank.Config{SendTimeout: 37 * time.Second, StatusTimeout: 41 * time.Second}}.ReconcileTimeout()
+	for _, want := range []string{
+		fmt.Sprintf("takes up to %.0fs < SETTLE_FUNCTION_TIMEOUT", delivery.Seconds()), fmt.Sprintf("takes up to %.0fs < RECONCILE_FUNCTION_TIMEOUT", run.Seconds()),
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
 func TestSettingsAtLimitsAreAccepted(t *testing.T) {
 	t.Parallel()
 	for _, settings := range []map[string]string{
@@ -110,6 +136,7 @@ func TestSettingsAtLimitsAreAccepted(t *testing.T) {
 			"SPANNER_BACKUP_CRON": "0 2/12 * * *", "RECONCILE_CRON": "*/5,59 0-23/2 1 JAN-DEC MON,7",
 		},
 		{
+			"SPANNER_MAX_COMMIT_DELAY": "500ms",
 			"SETTLE_CPU": "0.5", "SETTLE_MEMORY": "1Gi", "SETTLE_CONCURRENCY": "1", "RECONCILE_CPU": "0.499", "RECONCILE_MEMORY": "512Mi",
 			"SPANNER_CONFIG": "custom-mine", "SPANNER_EDITION": "ENTERPRISE", "SPANNER_PROCESSING_UNITS": "100",
 		},

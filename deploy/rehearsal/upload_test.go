@@ -3,11 +3,13 @@ package rehearsal
 import (
 	"archive/zip"
 	"bytes"
+	"debug/buildinfo"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -122,6 +124,81 @@ func (r *rehearsal) uploaded(t *testing.T) {
 			if was := requirements(t, before)[module]; was != version {
 				t.Errorf("go mod tidy made %s %q of %q", module, version, was)
 			}
+		}
+	}
+}
+
+// directPath are the packages of DirectPath, which the function never uses.
+var directPath = []string{"google.golang.org/grpc/xds", "google.golang.org/grpc/balancer/rls", "github.com/cncf/xds", "github.com/envoyproxy"}
+
+// builtWithoutDirectPath checks the programs that the deployment built from its upload.
+func (r *rehearsal) builtWithoutDirectPath(t *testing.T) {
+	if len(r.cloud.run.programs) == 0 {
+		t.Fatal("nothing was built")
+	}
+	for _, program := range r.cloud.run.programs {
+		text, err := os.ReadFile(program)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := buildinfo.Read(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(info.Settings, debug.BuildSetting{Key: "-tags", Value: "disable_grpc_modules"}) {
+			t.Errorf("built with %v", info.Settings)
+		}
+		// The linker keeps the path of every package for stack traces.
+		if !bytes.Contains(text, []byte("cloud.google.com/go/spanner")) {
+			t.Error("the program has no package paths")
+		}
+		for _, path := range directPath {
+			if bytes.Contains(text, []byte(path+"/")) {
+				t.Errorf("the program contains %s", path)
+			}
+		}
+		t.Logf("%.1f MB", float64(len(text))/1e6)
+	}
+}
+
+// TestEverythingIsBuiltAsDeployed: with other tags the tests and the linters would see
+// another program. The tag also has to save enough to be worth it.
+func TestEverythingIsBuiltAsDeployed(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	tags := regexp.MustCompile(`--set-build-env-vars=GOFLAGS=-tags=(\S+)`).FindAllStringSubmatch(newScripts(t).must(t, "", "deploy.sh", "--dry-run"), -1)
+	if len(tags) != 4 { // the first and a later deployment of two functions
+		t.Fatalf("build flags of the deployment: %q", tags)
+	}
+	for name, pattern := range map[string]string{"Makefile": `(?m)^TAGS = (\S+)$`, ".golangci.yaml": `(?m)^  build-tags: \[soak, (\S+)\]$`} {
+		text, err := os.ReadFile(filepath.Join(root, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		tags = append(tags, regexp.MustCompile(pattern).FindStringSubmatch(string(text)))
+	}
+	packages := func(tags string) []string {
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-tags="+tags, ".")
+		cmd.Dir = root
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.Fields(string(out))
+	}
+	for _, tag := range tags {
+		if len(tag) != 2 || tag[1] != tags[0][1] {
+			t.Fatalf("tags %q, want one", tags)
+		}
+	}
+	with, without := packages(tags[0][1]), packages("")
+	t.Logf("%d packages, %d without the tag", len(with), len(without))
+	if len(with)*100 > len(without)*85 {
+		t.Errorf("the tag leaves %d of %d packages, want at most 85 %%", len(with), len(without))
+	}
+	for _, path := range with {
+		if slices.ContainsFunc(directPath, func(of string) bool { return strings.HasPrefix(path, of) }) {
+			t.Errorf("the function imports %s", path)
 		}
 	}
 }

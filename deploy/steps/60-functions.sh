@@ -13,6 +13,7 @@ fi
 environment=(
 	SPANNER_DATABASE="projects/$PROJECT_ID/instances/$SPANNER_INSTANCE/databases/$SPANNER_DATABASE"
 	SPANNER_DATABASE_ROLE=settleonce_function
+	SPANNER_MAX_COMMIT_DELAY="$SPANNER_MAX_COMMIT_DELAY"
 	SETTLE_TIMEOUT="$SETTLE_TIMEOUT"
 	LOG_LEVEL="$LOG_LEVEL"
 )
@@ -35,6 +36,10 @@ if [[ -n $BANK_URL ]]; then
 		secrets+=("/etc/settleonce/profile.json=$BANK_PROFILE_SECRET:$BANK_PROFILE_VERSION")
 	fi
 fi
+
+# The tag leaves DirectPath's modules out of the Spanner client: a fifth of the packages and a third of the program. The
+# Makefile has the same tag, so the tests compile the deployed code.
+GO_BUILD_FLAGS=-tags=disable_grpc_modules
 
 joined() { # separator, words
 	local IFS=$1
@@ -66,6 +71,7 @@ deploy_function() {
 		--ingress-settings=internal-only --no-allow-unauthenticated
 		--memory="$(of MEMORY)" --cpu="$(of CPU)" --concurrency="$(of CONCURRENCY)"
 		--min-instances="$(of MIN_INSTANCES)" --max-instances="$(of MAX_INSTANCES)" --timeout="$(of FUNCTION_TIMEOUT)"
+		--set-build-env-vars="GOFLAGS=$GO_BUILD_FLAGS"
 		--set-env-vars="^|^$(joined '|' "${environment[@]}" "$(collector "$(of MEMORY)")")"
 	)
 	if ((${#secrets[@]})); then flags+=(--set-secrets="$(joined , "${secrets[@]}")"); else flags+=(--clear-secrets); fi

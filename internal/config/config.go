@@ -2,16 +2,15 @@
 //
 // It reads and checks all variables together and reports every fault in one error,
 // so that one failed start names all that is wrong. No other code of the function
-// reads the environment, except function.go (K_SERVICE) and the libraries that
-// have variables of their own.
+// reads the environment, except the libraries that have variables of their own.
 package config
 
 import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,8 +25,8 @@ const (
 	EnvDatabaseRole    = "SPANNER_DATABASE_ROLE"
 	EnvDefaultCurrency = "DEFAULT_CURRENCY"
 	EnvSettleTimeout   = "SETTLE_TIMEOUT"
+	EnvMaxCommitDelay  = "SPANNER_MAX_COMMIT_DELAY"
 	EnvLogLevel        = "LOG_LEVEL"
-	EnvEmulatorHost    = "SPANNER_EMULATOR_HOST"
 	EnvProject         = "GOOGLE_CLOUD_PROJECT"
 
 	EnvBankURL           = "BANK_URL"
@@ -49,6 +48,9 @@ const (
 	minSettleTimeout     = 10 * time.Second
 	maxSettleTimeout     = 9 * time.Minute
 )
+
+// MaxCommitDelay is Spanner's upper bound of a commit delay.
+const MaxCommitDelay = 500 * time.Millisecond
 
 // Bounds of the instructions that one run of ReconcileBank processes concurrently.
 // Each waits for one bank request, and banks limit concurrent requests.
@@ -72,11 +74,14 @@ type Config struct {
 	// SettleTimeout bounds one delivery. It has to be below the subscription's ack
 	// deadline. Defaults to DefaultSettleTimeout. From SETTLE_TIMEOUT.
 	SettleTimeout time.Duration
+	// MaxCommitDelay lets Spanner delay a settling commit, to commit more of them together.
+	// At most 500 ms; zero means no delay. From SPANNER_MAX_COMMIT_DELAY.
+	MaxCommitDelay time.Duration
 	// LogLevel is the lowest logged level. Defaults to INFO. From LOG_LEVEL.
 	LogLevel slog.Level
 	// EmulatorHost is the host:port of a Spanner emulator. If it is set, the Spanner
-	// client connects there without credentials. From SPANNER_EMULATOR_HOST, which the
-	// client reads itself.
+	// client connects there without credentials. Always empty in a deployed instance.
+	// From SPANNER_EMULATOR_HOST, which the client reads itself.
 	EmulatorHost string
 	// Bank is the bank's configuration without its clock; nil: no bank. From BANK_URL
 	// and the other variables that begin with BANK_.
@@ -105,56 +110,47 @@ func FromEnv(lookup func(string) (string, bool)) (Config, error) {
 			"an ISO 4217 alphabetic code in upper case such as EUR, or empty for no default"),
 		SettleTimeout: env.duration(EnvSettleTimeout, DefaultSettleTimeout, minSettleTimeout, maxSettleTimeout,
 			", and less than the subscription's ack deadline, which is at most 10m"),
+		MaxCommitDelay:  env.duration(EnvMaxCommitDelay, 0, 0, MaxCommitDelay, ", Spanner's upper bound"),
 		LogLevel:        env.level(),
-		EmulatorHost:    env.text(EnvEmulatorHost, validHostPort, "host:port such as 127.0.0.1:9010, or empty for Spanner itself"),
+		EmulatorHost:    env.emulator(EnvEmulatorHost),
 		Bank:            env.bank(),
 		BankConcurrency: env.count(EnvBankConcurrency, DefaultBankConcurrency, MaxBankConcurrency),
 		Telemetry:       env.telemetry(),
 	}
 	c.Project = env.project(c.Database)
-	env.checkDelivery(c)
+	env.emulator(EnvPubSubEmulatorHost)
+	env.checkTimes(c)
+	for _, name := range libraryVariables {
+		env.get(name)
+	}
 	if len(env.faults) > 0 {
 		return Config{}, fmt.Errorf("read configuration from the environment:\n%w", errors.Join(env.faults...))
 	}
 	return c, nil
 }
 
-// Recording is the time that a delivery needs to store the bank's answer, beyond
-// settling and its bank requests.
-const Recording = 20 * time.Second
-
-// LongestDelivery is the longest duration of a delivery, with or without a bank. The
-// function's timeout and the subscription's ack deadline have to be above it.
-func LongestDelivery(settleTimeout, statusTimeout, sendTimeout time.Duration) time.Duration {
-	return settleTimeout + statusTimeout + sendTimeout + Recording
-}
-
-// maxAckDeadline is the longest ack deadline of a Pub/Sub subscription.
-const maxAckDeadline = 10 * time.Minute
-
-// checkDelivery rejects time limits with which a delivery can outlast every ack
-// deadline: Pub/Sub would redeliver its message while it still runs.
-func (e *environment) checkDelivery(c Config) {
-	if c.Bank == nil {
-		return
-	}
-	if all := LongestDelivery(c.SettleTimeout, c.Bank.StatusTimeout, c.Bank.SendTimeout); all >= maxAckDeadline {
-		e.fault("%s, %s and %s with %v for recording are %v together; expected less than %v, the longest ack deadline",
-			EnvSettleTimeout, EnvBankStatusTimeout, EnvBankSendTimeout, Recording, all, maxAckDeadline)
-	}
-}
-
 // environment reads variables and collects the faults.
 type environment struct {
 	lookup func(string) (string, bool)
 	faults []error
+	// invisible names the variables with a fault of [checkVisible].
+	invisible []string
 }
 
+// get returns a variable's value. It reports invisible characters and returns the value
+// without them, so that a variable has one fault for one cause.
 func (e *environment) get(name string) (value string, set bool) {
-	if value, set = e.lookup(name); !set || value == "" {
+	if value, set = e.lookup(name); !set {
 		return "", false
 	}
-	return value, true
+	if err := checkVisible(value); err != nil {
+		if !slices.Contains(e.invisible, name) {
+			e.invisible = append(e.invisible, name)
+			e.fault("%s %w", name, err)
+		}
+		value = visible(value)
+	}
+	return value, value != ""
 }
 
 func (e *environment) fault(format string, args ...any) {
@@ -196,11 +192,6 @@ func ValidDatabaseRole(name string) bool {
 	return len(name) <= maxDatabaseRoleName && databaseRoleName.MatchString(name)
 }
 
-func validHostPort(value string) bool {
-	host, port, err := net.SplitHostPort(value)
-	return err == nil && host != "" && port != ""
-}
-
 // text reads a variable; the empty text if it is unset.
 func (e *environment) text(name string, valid func(string) bool, expected string) string {
 	value, set := e.get(name)
@@ -223,8 +214,10 @@ func (e *environment) duration(name string, byDefault, least, most time.Duration
 		e.fault("%s is %q; expected a duration with its unit, such as 25s or 1m30s", name, value)
 	case d < least || d > most:
 		e.fault("%s is %q; expected %v to %v%s", name, value, least, most, why)
+	default:
+		return d
 	}
-	return d
+	return byDefault
 }
 
 // count reads a whole number from 1 to most.

@@ -45,14 +45,14 @@ func TestAllVariablesSet(t *testing.T) {
 	t.Parallel()
 	got, err := fromMap(map[string]string{
 		EnvDatabase: "projects/example.com:p/instances/i-1/databases/d_1", EnvDatabaseRole: "settleonce_function", EnvDefaultCurrency: "KWD",
-		EnvSettleTimeout: "1m30s", EnvLogLevel: "warning", EnvEmulatorHost: "127.0.0.1:9010",
+		EnvSettleTimeout: "1m30s", EnvMaxCommitDelay: "100ms", EnvLogLevel: "warning", EnvEmulatorHost: "127.0.0.1:9010",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Config{
 		Database: "projects/example.com:p/instances/i-1/databases/d_1", DatabaseRole: "settleonce_function", DefaultCurrency: "KWD",
-		SettleTimeout: 90 * time.Second, LogLevel: slog.LevelWarn, EmulatorHost: "127.0.0.1:9010",
+		SettleTimeout: 90 * time.Second, MaxCommitDelay: 100 * time.Millisecond, LogLevel: slog.LevelWarn, EmulatorHost: "127.0.0.1:9010",
 		BankConcurrency: 32, Project: "example.com:p", Telemetry: Telemetry{Service: "settleonce"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -71,11 +71,13 @@ func TestLogLevels(t *testing.T) {
 	}
 }
 
-func TestTimeoutBounds(t *testing.T) {
+func TestBoundsAreAccepted(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"10s", "9m"} {
-		if _, err := fromMap(map[string]string{EnvSettleTimeout: text}); err != nil {
-			t.Errorf("%s: %v", text, err)
+	for name, values := range map[string][]string{EnvSettleTimeout: {"10s", "9m"}, EnvMaxCommitDelay: {"0s", "500ms"}} {
+		for _, value := range values {
+			if _, err := fromMap(map[string]string{name: value}); err != nil {
+				t.Errorf("%s=%s: %v", name, value, err)
+			}
 		}
 	}
 }
@@ -90,7 +92,8 @@ func TestFaults(t *testing.T) {
 		durationForm = "; expected a duration with its unit, such as 25s or 1m30s"
 		currencyForm = "; expected an ISO 4217 alphabetic code in upper case such as EUR, or empty for no default"
 		levelForm    = "; expected DEBUG, INFO, WARNING or ERROR"
-		emulatorForm = "; expected host:port such as 127.0.0.1:9010, or empty for Spanner itself"
+		emulatorForm = "; expected host:port such as 127.0.0.1:9010, or empty for the real service"
+		delayBounds  = "; expected 0s to 500ms, Spanner's upper bound"
 	)
 	tests := []struct {
 		name string
@@ -107,7 +110,7 @@ func TestFaults(t *testing.T) {
 		{
 			"database with a newline",
 			map[string]string{EnvDatabase: database + "\n"},
-			`SPANNER_DATABASE is "projects/p/instances/i/databases/d\n"` + databaseForm,
+			`SPANNER_DATABASE has the character U+000A at byte 35 of 35; expected no space at either end and no invisible character`,
 		},
 		{"role with a dash", map[string]string{EnvDatabaseRole: "settleonce-function"}, `SPANNER_DATABASE_ROLE is "settleonce-function"` + roleForm},
 		{"currency in lower case", map[string]string{EnvDefaultCurrency: "eur"}, `DEFAULT_CURRENCY is "eur"` + currencyForm},
@@ -117,16 +120,20 @@ func TestFaults(t *testing.T) {
 		{"timeout negative", map[string]string{EnvSettleTimeout: "-25s"}, `SETTLE_TIMEOUT is "-25s"` + bounds},
 		{"timeout too long", map[string]string{EnvSettleTimeout: "9m1s"}, `SETTLE_TIMEOUT is "9m1s"` + bounds},
 		{"unknown level", map[string]string{EnvLogLevel: "TRACE"}, `LOG_LEVEL is "TRACE"` + levelForm},
-		{"emulator without a port", map[string]string{EnvEmulatorHost: "localhost"}, `SPANNER_EMULATOR_HOST is "localhost"` + emulatorForm},
-		{"emulator without a host", map[string]string{EnvEmulatorHost: ":9010"}, `SPANNER_EMULATOR_HOST is ":9010"` + emulatorForm},
+		{"commit delay without a unit", map[string]string{EnvMaxCommitDelay: "100"}, `SPANNER_MAX_COMMIT_DELAY is "100"` + durationForm},
+		{"commit delay negative", map[string]string{EnvMaxCommitDelay: "-1ms"}, `SPANNER_MAX_COMMIT_DELAY is "-1ms"` + delayBounds},
+		{"commit delay too long", map[string]string{EnvMaxCommitDelay: "501ms"}, `SPANNER_MAX_COMMIT_DELAY is "501ms"` + delayBounds},
+		{"emulator without a port", map[string]string{EnvEmulatorHost: "localhost"}, `SPANNER_EMULATOR_HOST is "localhost": missing port in address` + emulatorForm},
+		{"Pub/Sub emulator without a host", map[string]string{EnvPubSubEmulatorHost: ":9010"}, `PUBSUB_EMULATOR_HOST is ":9010": "" is no host` + emulatorForm},
 		{
 			"all at once",
-			map[string]string{EnvDatabase: "d", EnvDefaultCurrency: "x", EnvSettleTimeout: "x", EnvLogLevel: "x", EnvEmulatorHost: "x"},
+			map[string]string{EnvDatabase: "d", EnvDefaultCurrency: "x", EnvSettleTimeout: "x", EnvLogLevel: "x", EnvEmulatorHost: "x", EnvProject: "p\n"},
 			`SPANNER_DATABASE is "d"` + databaseForm + "\n" +
 				`DEFAULT_CURRENCY is "x"` + currencyForm + "\n" +
 				`SETTLE_TIMEOUT is "x"` + durationForm + "\n" +
 				`LOG_LEVEL is "x"` + levelForm + "\n" +
-				`SPANNER_EMULATOR_HOST is "x"` + emulatorForm,
+				`SPANNER_EMULATOR_HOST is "x": missing port in address` + emulatorForm + "\n" +
+				`GOOGLE_CLOUD_PROJECT has the character U+000A at byte 2 of 2; expected no space at either end and no invisible character`,
 		},
 	}
 	for _, tt := range tests {

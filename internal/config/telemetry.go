@@ -17,10 +17,6 @@ const (
 	EnvTracesExporter      = "OTEL_TRACES_EXPORTER"
 	EnvMetricsExporter     = "OTEL_METRICS_EXPORTER"
 	EnvSDKDisabled         = "OTEL_SDK_DISABLED"
-
-	// Set by the platform.
-	envService  = "K_SERVICE"
-	envRevision = "K_REVISION"
 )
 
 // Telemetry selects the exports by OTLP. The zero value exports nothing.
@@ -40,7 +36,7 @@ func (e *environment) telemetry() Telemetry {
 		Metrics: e.exported(EnvOTLPMetricsEndpoint, EnvOTLPMetricsProtocol, EnvMetricsExporter),
 		Service: "settleonce",
 	}
-	if name, set := e.get(envService); set {
+	if name := e.service(); name != "" {
 		t.Service = name
 	}
 	t.Revision, _ = e.get(envRevision)

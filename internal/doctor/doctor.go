@@ -142,8 +142,8 @@ type Function struct {
 	Database string
 	// DatabaseRole is the function's database role; empty: none, or unknown.
 	DatabaseRole string
-	// Settle, BankSend and BankStatus are the time limits of a delivery.
-	Settle, BankSend, BankStatus time.Duration
+	// Settle and BankSend are the time limits of a delivery.
+	Settle, BankSend time.Duration
 	// Bank reports whether a bank is configured. KeyLifetime is the time for which it remembers a key.
 	Bank        bool
 	KeyLifetime time.Duration

@@ -31,9 +31,9 @@ func asDeployed(t *testing.T) State {
 		"ALTER DATABASE d SET OPTIONS (\n  version_retention_period = '7d'\n)",
 		"CREATE ROLE settleonce_function",
 		"GRANT SELECT, INSERT ON TABLE ledger_movements TO ROLE settleonce_function",
-		"GRANT SELECT, INSERT, UPDATE ON TABLE settlement_receipts TO ROLE settleonce_function",
-		"GRANT SELECT, INSERT, UPDATE ON TABLE settlement_conflicts TO ROLE settleonce_function",
-		"GRANT SELECT, INSERT, UPDATE ON TABLE quarantined_messages TO ROLE settleonce_function",
+		"GRANT SELECT, INSERT ON TABLE settlement_receipts TO ROLE settleonce_function",
+		"GRANT SELECT, INSERT ON TABLE settlement_conflicts TO ROLE settleonce_function",
+		"GRANT SELECT, INSERT ON TABLE quarantined_messages TO ROLE settleonce_function",
 	)
 	parsed, err := parseSchema(statements)
 	if err != nil {
@@ -66,7 +66,7 @@ func asDeployed(t *testing.T) State {
 		SubscriberPolicy: got(&iampb.Policy{Bindings: []*iampb.Binding{{Role: "roles/pubsub.subscriber", Members: []string{testAgent}}}}),
 		Function: got(Function{
 			Deployed: true, Timeout: 90 * time.Second, Database: "projects/p/instances/i/databases/d", DatabaseRole: "settleonce_function",
-			Settle: 25 * time.Second, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour,
+			Settle: 25 * time.Second, BankSend: 20 * time.Second, Bank: true, KeyLifetime: 24 * time.Hour,
 			TriggerTopic: topic, Retries: true,
 		}),
 	}
@@ -280,7 +280,7 @@ func TestFunctionWithProfileHasNoKeyLifetime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Function{Settle: 9 * time.Minute, BankSend: 20 * time.Second, BankStatus: 10 * time.Second, Bank: true}
+	want := Function{Settle: 9 * time.Minute, BankSend: 20 * time.Second, Bank: true}
 	if f != want {
 		t.Errorf("%+v, want %+v", f, want)
 	}

@@ -9,16 +9,17 @@ import (
 	"cloud.google.com/go/iam/apiv1/iampb"
 
 	"github.com/settleonce/settleonce/internal/config"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
 func (s State) functionTimeout() Finding {
 	f := s.Function.Value
-	longest := config.LongestDelivery(f.Settle, f.BankStatus, f.BankSend)
-	sum := fmt.Sprintf("%s + %s + %s + %s = %s (settle, bank status, bank send, record)",
-		span(f.Settle), span(f.BankStatus), span(f.BankSend), span(config.Recording), span(longest))
+	longest := config.LongestDelivery(f.Settle, f.BankSend)
+	sum := fmt.Sprintf("%s + %s + %s = %s (settle, bank send, record)",
+		span(f.Settle), span(f.BankSend), span(transfer.RecordTimeout), span(longest))
 	if f.Timeout <= longest {
 		return Fail.finding("function %s <= %s", span(f.Timeout), sum).
-			remedy("deploy the function with --timeout=%s", seconds(longest+config.Recording))
+			remedy("deploy the function with --timeout=%s", seconds(longest+transfer.RecordTimeout))
 	}
 	return OK.finding("function %s > %s", span(f.Timeout), sum)
 }
@@ -66,8 +67,8 @@ func judgeRole(role string, granted []string) Finding {
 	var lacks, excess []string
 	for _, right := range []string{
 		"SELECT ledger_movements", "INSERT ledger_movements", "SELECT settlement_receipts", "INSERT settlement_receipts",
-		"SELECT settlement_conflicts", "INSERT settlement_conflicts", "UPDATE settlement_conflicts",
-		"INSERT quarantined_messages",
+		"SELECT settlement_conflicts", "INSERT settlement_conflicts",
+		"SELECT quarantined_messages", "INSERT quarantined_messages",
 	} {
 		if !slices.Contains(granted, right) {
 			lacks = append(lacks, right)

@@ -295,9 +295,9 @@ func TestFaultsOnEmulators(t *testing.T) {
 		},
 		{
 			"function's timeout below a delivery", func(_ *testing.T, d *deployment) {
-				d.function = strings.Replace(d.function, `"timeoutSeconds": 90`, `"timeoutSeconds": 75`, 1)
+				d.function = strings.Replace(d.function, `"timeoutSeconds": 90`, `"timeoutSeconds": 55`, 1)
 			},
-			"function timeout", doctor.Fail, "function 1m15s <= 25s + 10s + 20s + 20s = 1m15s", "--timeout=95s",
+			"function timeout", doctor.Fail, "function 55s <= 25s + 20s + 10s = 55s", "--timeout=65s",
 		},
 		{
 			"bank remembers keys for longer", func(_ *testing.T, d *deployment) {

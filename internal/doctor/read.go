@@ -43,7 +43,6 @@ func newFunction(env func(string) string) (Function, error) {
 		DatabaseRole: env(config.EnvDatabaseRole),
 		Settle:       duration(config.EnvSettleTimeout, config.DefaultSettleTimeout),
 		BankSend:     duration(config.EnvBankSendTimeout, bank.DefaultSendTimeout),
-		BankStatus:   duration(config.EnvBankStatusTimeout, bank.DefaultStatusTimeout),
 		Bank:         env(config.EnvBankURL) != "",
 		KeyLifetime:  duration(config.EnvBankKeyLifetime, key),
 	}

@@ -41,7 +41,7 @@ const (
 	textOther     = "not settled; see the log; Pub/Sub redelivers it"
 	textPanic     = "unknown whether settled: a fault of the program; see the log; Pub/Sub redelivers it"
 
-	textMisrouted = "not settled: ReconcileBank received a payout; bind the payouts topic to SettlePayout; Pub/Sub redelivers it"
+	textMisrouted = "not acknowledged: the message is not the scheduler's tick; bind the payouts topic to SettlePayout; Pub/Sub redelivers it"
 	textMethod    = "only POST is answered"
 	textDraining  = "the instance is shutting down; no work began"
 	textGone      = "the request was cancelled before work began"

@@ -32,7 +32,7 @@ func BenchmarkRead(b *testing.B) {
 			b.ReportAllocs()
 			b.SetBytes(int64(len(body)))
 			for b.Loop() {
-				if d := Read(form.header, body); d.Refusal != nil {
+				if d := read(b, form.header, body); d.Refusal != nil {
 					b.Fatal(d.Refusal.Detail)
 				}
 			}

@@ -8,11 +8,15 @@
 //
 //	CloudEvent, binary      ce-* headers, the push body as the request's body
 //	CloudEvent, structured  application/cloudevents+json, the push body as data or data_base64
-//	Pub/Sub push            the push body alone, wrapped, without any ce-* header
+//	Pub/Sub push            the push body alone, without any ce-* header
+//	unwrapped push          x-goog-pubsub-* headers, the message's data as the body
 //
 // Any other request is quarantined whole: it becomes a delivery that is refused as
 // [payout.ReasonUnsupportedEvent], with the body as its data. An HTTP error would make
 // Pub/Sub redeliver it until its retention ends.
+//
+// Reading is bounded, whatever the request holds: tokens and bytes are counted before
+// anything is built of them. Reading ends with the request's budget.
 //
 // # Answers
 //
@@ -21,7 +25,7 @@
 //	405  not a POST
 //	408  the body did not arrive within [BodyTimeout]
 //	413  the body is over [MaxBodyBytes], or no quarantine row can hold it
-//	500  no commit is known
+//	500  no commit is known, or the message is not for this function
 //	503  the instance is shutting down, or the caller has disconnected
 //
 // Pub/Sub acknowledges on 200 only. It redelivers any other message, and dead-letters it

@@ -1,10 +1,10 @@
 package event
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
@@ -105,11 +104,24 @@ func (h *Handler) serve(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			answer = c.panicked(p)
 		}
 	}()
-	body, rejected := readBody(w, r)
-	if rejected != nil {
-		return h.reject(ctx, *rejected)
+	switch {
+	case r.Method != http.MethodPost:
+		return h.reject(ctx, rejection{slog.LevelWarn, http.StatusMethodNotAllowed, textMethod, nil})
+	case r.Context().Err() != nil:
+		return h.reject(ctx, rejection{slog.LevelInfo, http.StatusServiceUnavailable, textGone, r.Context().Err()})
+	case r.ContentLength > MaxBodyBytes:
+		return h.reject(ctx, rejection{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil})
 	}
-	c.delivery = Read(r.Header, body) //nolint:contextcheck // the SDK wants a context and reads from memory
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+	if err != nil {
+		return h.reject(ctx, unreadBody(err))
+	}
+	// The read deadline would otherwise end the connection during the delivery.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+	if c.delivery, err = Read(ctx, r.Header, body); err != nil {
+		c.log(c.Now(), slog.LevelError, "delivery not acknowledged", slog.Any("", settle.Result{}), slog.String("error", err.Error()))
+		return deliveryFailed(settle.Result{}, err)
+	}
 	if parent := c.delivery.Message.Attributes[publisherTraceparent]; parent != "" {
 		c.ctx = withTrace(c.ctx, parent)
 	}
@@ -186,6 +198,9 @@ func (c *call) log(now time.Time, level slog.Level, message string, extra ...slo
 	if m.Subscription != "" {
 		attrs = append(attrs, slog.String("subscription", m.Subscription))
 	}
+	if m.Source != "" {
+		attrs = append(attrs, slog.String("source", m.Source))
+	}
 	if c.delivery.Attempt > 0 {
 		attrs = append(attrs, slog.Int("delivery_attempt", c.delivery.Attempt))
 	}
@@ -202,36 +217,16 @@ func (c *call) panicked(value any) reply {
 	return failed(http.StatusInternalServerError, textPanic)
 }
 
-// readBody reads the body, or returns the reason why the request is rejected.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, *rejection) {
-	switch {
-	case r.Method != http.MethodPost:
-		return nil, &rejection{slog.LevelWarn, http.StatusMethodNotAllowed, textMethod, nil}
-	case r.Context().Err() != nil:
-		return nil, &rejection{slog.LevelInfo, http.StatusServiceUnavailable, textGone, r.Context().Err()}
-	case r.ContentLength > MaxBodyBytes:
-		return nil, &rejection{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
-	}
-	// The buffer is allocated at once up to the size of an ordinary payout, so a false
-	// Content-Length costs no more than that.
-	const ordinary = 2 * payout.MaxMessageBytes
-	var body bytes.Buffer
-	if n := r.ContentLength; n > 0 {
-		body.Grow(int(min(n, ordinary)) + bytes.MinRead)
-	}
-	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, MaxBodyBytes))
+// unreadBody returns the answer to a request whose body cannot be read.
+func unreadBody(err error) rejection {
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case err == nil:
-		// The read deadline would otherwise end the connection during the delivery.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-		return body.Bytes(), nil
 	case tooLarge:
-		return nil, &rejection{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
+		return rejection{slog.LevelError, http.StatusRequestEntityTooLarge, textBodySize, nil}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &rejection{slog.LevelWarn, http.StatusRequestTimeout, textSlow, nil}
+		return rejection{slog.LevelWarn, http.StatusRequestTimeout, textSlow, nil}
 	}
-	return nil, &rejection{slog.LevelWarn, http.StatusBadRequest, textBroken, err}
+	return rejection{slog.LevelWarn, http.StatusBadRequest, textBroken, err}
 }
 
 // write sends the whole answer and flushes it, because the process may end after its last

@@ -240,7 +240,7 @@ func TestAnswersAndLines(t *testing.T) {
 			}
 			want := map[string]any{
 				"severity": "ERROR", "message": "delivery not acknowledged", "outcome": "unknown",
-				"message_id": "2070443601311540", "subscription": subscription, "delivery_attempt": 3.0,
+				"message_id": "2070443601311540", "subscription": subscription, "source": subscription, "delivery_attempt": 3.0,
 				"publish_lag_ms": 9000376.0, "duration_ms": 500.0,
 			}
 			if tt.result.SettlementID != "" {
@@ -425,6 +425,38 @@ func TestDeliveryHasABudget(t *testing.T) {
 		}
 		if got := log.only(t)["error"]; got != "rpc: code = DeadlineExceeded (context deadline exceeded)" {
 			t.Errorf("error in the log: %q", got)
+		}
+	})
+}
+
+// slowReader takes longer than the handler's budget, without a connection that limits it.
+type slowReader struct{ io.Reader }
+
+func (r slowReader) Read(p []byte) (int, error) {
+	time.Sleep(2 * time.Minute)
+	return r.Reader.Read(p)
+}
+
+func TestReadingEndsWithTheBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for name, work := range map[string]Work{
+			"settle": Settle(unused(t)),
+			"reconcile": Reconcile(runs(func(context.Context) (transfer.Reconciled, error) {
+				t.Error("work was begun")
+				return transfer.Reconciled{}, nil
+			})),
+		} {
+			h, log := newHandler(nil)
+			h.Work = work
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", slowReader{strings.NewReader("tick")}))
+			if want := `{"outcome":"unknown","error":"` + textDeadline + "\"}\n"; w.Code != 500 || w.Body.String() != want {
+				t.Errorf("%s: answer %d %s, want %s", name, w.Code, w.Body, want)
+			}
+			if line := log.only(t); line["severity"] != "ERROR" || line["message"] != "delivery not acknowledged" || line["outcome"] != "unknown" {
+				t.Errorf("%s: line %v", name, line)
+			}
 		}
 	})
 }

@@ -9,10 +9,10 @@ import (
 )
 
 // readVerdict reads requests with the given header.
-func readVerdict(header http.Header) func([]byte) jsoncases.Verdict {
+func readVerdict(t *testing.T, header http.Header) func([]byte) jsoncases.Verdict {
 	structured := header.Get("Content-Type") == structuredHeaders.Get("Content-Type")
 	return func(body []byte) jsoncases.Verdict {
-		d := Read(header, body)
+		d := read(t, header, body)
 		if d.Refusal == nil {
 			return jsoncases.Taken
 		}
@@ -34,7 +34,7 @@ func readVerdict(header http.Header) func([]byte) jsoncases.Verdict {
 func TestJSONSuite(t *testing.T) {
 	const message = `{"message":{"messageId":"7","data":"e30="`
 	place := func(name string, header http.Header, before, after string, sound jsoncases.Verdict) jsoncases.Reader {
-		return jsoncases.Reader{Name: name, Before: before, After: after, Sound: sound, Read: readVerdict(header)}
+		return jsoncases.Reader{Name: name, Before: before, After: after, Sound: sound, Read: readVerdict(t, header)}
 	}
 	event := strings.TrimSuffix(structured(`"data":`), "}")
 	jsoncases.Run(
@@ -67,7 +67,7 @@ func TestJSONSuite(t *testing.T) {
 func TestJSONSuiteAttributes(t *testing.T) {
 	t.Parallel()
 	for _, c := range jsoncases.Cases(t) {
-		d := Read(nil, []byte(`{"message":{"attributes":{"k":`+string(c.Input)+`}}}`))
+		d := read(t, nil, []byte(`{"message":{"attributes":{"k":`+string(c.Input)+`}}}`))
 		text := strings.HasPrefix(strings.TrimLeft(string(c.Input), " \t\r\n"), `"`)
 		null := strings.Trim(string(c.Input), " \t\r\n") == "null" // the library reads null as absent; Pub/Sub does not send it
 		if taken := d.Refusal == nil; taken != (c.WellFormed() && (text || null)) {

@@ -27,7 +27,7 @@ var severities = [...]struct {
 // NewLogger returns a logger that writes JSON lines to w in Cloud Logging's structured
 // format: severity (DEBUG, INFO, WARNING, ERROR or CRITICAL), message and time, and from
 // the context the trace, the span and, as a label, the execution ID. It suppresses lines
-// below level.
+// below level, but none that a metric or an alert counts.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger { return NewLoggerIn("", w, level) }
 
 // NewLoggerIn is [NewLogger] with the traces' project. Cloud Logging links a line to its
@@ -38,7 +38,7 @@ func NewLoggerIn(project string, w io.Writer, level slog.Level) *slog.Logger {
 	if project != "" {
 		traces = "projects/" + project + "/traces/"
 	}
-	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+	lines := slog.NewJSONHandler(w, &slog.HandlerOptions{Level: min(level, slog.LevelInfo), ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) > 0 {
 			return a
 		}
@@ -57,17 +57,28 @@ func NewLoggerIn(project string, w io.Writer, level slog.Level) *slog.Logger {
 		}
 		return a
 	}})
-	return slog.New(contextHandler{Handler: lines, traces: traces})
+	return slog.New(contextHandler{lines, traces, level})
+}
+
+// counted are the messages that the metrics of deploy/monitoring count, beside all lines of
+// [LevelCritical].
+var counted = map[string]bool{
+	"delivery acknowledged": true, "delivery not acknowledged": true, "configuration rejected": true,
+	"bank exchange completed": true, "reconciler run completed": true,
 }
 
 // contextHandler adds the context's trace and execution ID to each line.
 type contextHandler struct {
 	slog.Handler
-	traces string // prefix of trace IDs
+	traces string     // prefix of trace IDs
+	level  slog.Level // lowest level of lines that are not counted
 }
 
 // Handle implements [slog.Handler].
 func (h contextHandler) Handle(ctx context.Context, line slog.Record) error {
+	if line.Level < min(h.level, LevelCritical) && !counted[line.Message] {
+		return nil
+	}
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		line.AddAttrs(
 			slog.String("logging.googleapis.com/trace", h.traces+span.TraceID().String()), //nolint:sloglint // the name is given
@@ -83,11 +94,11 @@ func (h contextHandler) Handle(ctx context.Context, line slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (h contextHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return contextHandler{h.Handler.WithAttrs(attrs), h.traces}
+	return contextHandler{h.Handler.WithAttrs(attrs), h.traces, h.level}
 }
 
 // WithGroup implements [slog.Handler]. In a group Cloud Logging would not find the
 // trace; no logger of this program has groups.
 func (h contextHandler) WithGroup(name string) slog.Handler {
-	return contextHandler{h.Handler.WithGroup(name), h.traces}
+	return contextHandler{h.Handler.WithGroup(name), h.traces, h.level}
 }

@@ -23,11 +23,29 @@ func TestLoggerWritesCloudLoggingFields(t *testing.T) {
 	}
 }
 
+// Lines that a metric counts are written at every level. A test of deploy/monitoring
+// compares them with the filters.
 func TestLoggerKeepsItsLevel(t *testing.T) {
 	t.Parallel()
-	log := new(lines)
-	NewLogger(log, slog.LevelWarn).InfoContext(t.Context(), "text")
-	if log.String() != "" {
-		t.Errorf("log %s, want none", log)
+	for _, tt := range []struct {
+		logger, line slog.Level
+		message      string
+		written      bool
+	}{
+		{slog.LevelDebug, slog.LevelDebug, "text", true},
+		{slog.LevelInfo, slog.LevelDebug, "text", false},
+		{slog.LevelInfo, slog.LevelDebug, "delivery acknowledged", false},
+		{slog.LevelWarn, slog.LevelInfo, "text", false},
+		{slog.LevelWarn, slog.LevelWarn, "text", true},
+		{slog.LevelError, slog.LevelWarn, "text", false},
+		{slog.LevelError, slog.LevelInfo, "delivery acknowledged", true},
+		{slog.LevelError, slog.LevelWarn, "bank exchange completed", true},
+		{LevelCritical + 1, LevelCritical, "text", true},
+	} {
+		log := new(lines)
+		NewLogger(log, tt.logger).With("a", "b").LogAttrs(t.Context(), tt.line, tt.message) //nolint:sloglint // the messages of the table
+		if written := log.String() != ""; written != tt.written {
+			t.Errorf("%v line %q at level %v: log %q", tt.line, tt.message, tt.logger, log)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -127,7 +128,7 @@ func TestObserverSeesEveryDelivery(t *testing.T) {
 					return settle.Result{Outcome: settle.OutcomeApplied, SettlementID: "stl-1"}, mark(ctx)
 				})), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)
 			} else {
-				r.Body = http.NoBody
+				r.Body = io.NopCloser(strings.NewReader(Tick))
 				(&Handler{Work: Reconcile(reconcilerFunc(func(ctx context.Context) (transfer.Reconciled, error) {
 					return transfer.Reconciled{}, mark(ctx)
 				})), Log: NewLogger(&bytes.Buffer{}, 0), Now: clock(), Observer: o}).ServeHTTP(o.sent, r)

@@ -1,7 +1,9 @@
 package event
 
 import (
+	"context"
 	"encoding/base64"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
@@ -19,6 +21,7 @@ import (
 const (
 	payoutJSON   = `{"settlement_id":"stl-8472","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR"}`
 	subscription = "projects/p/subscriptions/payouts"
+	topic        = "projects/p/topics/payouts"
 )
 
 // payoutPush is a push body of Pub/Sub and Eventarc.
@@ -27,17 +30,28 @@ var payoutPush = `{"message":{"data":"` + base64.StdEncoding.EncodeToString([]by
 	`"publishTime":"2026-11-02T09:30:00.123456789Z","publish_time":"2026-11-02T09:30:00.123456789Z",` +
 	`"orderingKey":"reserve-claims"},"subscription":"` + subscription + `","deliveryAttempt":3}`
 
-// payoutDelivery is the delivery of payoutPush in every format.
+// payoutDelivery is the delivery of payoutPush alone. In an event its source is the topic.
 var payoutDelivery = settle.Delivery{
 	Attempt: 3,
 	Message: settle.Message{
 		ID:           "2070443601311540",
 		Subscription: subscription,
+		Source:       subscription,
 		PublishTime:  time.Date(2026, 11, 2, 9, 30, 0, 123456789, time.UTC),
 		OrderingKey:  "reserve-claims",
 		Attributes:   map[string]string{"origin": "claims"},
 		Data:         []byte(payoutJSON),
 	},
+}
+
+// read reads a request in a context that does not end.
+func read(tb testing.TB, header http.Header, body []byte) settle.Delivery {
+	tb.Helper()
+	d, err := Read(tb.Context(), header, body)
+	if err != nil {
+		tb.Error(err)
+	}
+	return d
 }
 
 func headers(pairs ...string) http.Header {
@@ -128,10 +142,177 @@ func TestReadForms(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(payoutDelivery, Read(tt.header, []byte(tt.body))); diff != "" {
+			want := payoutDelivery
+			if tt.header != nil && !strings.HasPrefix(tt.name, "push") {
+				want.Message.Source = topic
+			}
+			if diff := cmp.Diff(want, read(t, tt.header, []byte(tt.body))); diff != "" {
 				t.Errorf("delivery (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// pubsubHeaders are the headers of an unwrapped push with metadata, with changes; a change
+// to "" removes the header.
+func pubsubHeaders(changes ...string) http.Header {
+	h := headers(
+		"Content-Type", "application/json",
+		"X-Goog-Pubsub-Message-Id", "2070443601311540",
+		"X-Goog-Pubsub-Publish-Time", "2026-11-02T09:30:00.123456789Z",
+		"X-Goog-Pubsub-Subscription-Name", subscription,
+		"X-Goog-Pubsub-Ordering-Key", "reserve-claims",
+		"Authorization", "Bearer secret",
+		"Origin", "claims",
+	)
+	maps.Copy(h, headers(changes...))
+	maps.DeleteFunc(h, func(_ string, values []string) bool { return values[0] == "" })
+	return h
+}
+
+func TestReadUnwrappedPush(t *testing.T) {
+	t.Parallel()
+	with := func(change func(d *settle.Delivery)) settle.Delivery {
+		d := payoutDelivery
+		d.Attempt, d.Message.Attributes = 0, nil // attributes look like headers of the transport
+		change(&d)
+		return d
+	}
+	for _, tt := range []struct {
+		name   string
+		header http.Header
+		body   string
+		want   settle.Delivery
+	}{
+		{"payout", pubsubHeaders(), payoutJSON, with(func(*settle.Delivery) {})},
+		{"no payout", pubsubHeaders(), "settle this, please", with(func(d *settle.Delivery) { d.Message.Data = []byte("settle this, please") })},
+		{"no data", pubsubHeaders(), "", with(func(d *settle.Delivery) { d.Message.Data = []byte{} })},
+		{
+			"attempt and trace", pubsubHeaders("X-Goog-Pubsub-Delivery-Attempt", "3", "Googclient_traceparent", "trace"), payoutJSON,
+			with(func(d *settle.Delivery) { d.Attempt, d.TraceParent = 3, "trace" }),
+		},
+		{
+			"attempt that is no number", pubsubHeaders("X-Goog-Pubsub-Delivery-Attempt", "third"), payoutJSON,
+			with(func(*settle.Delivery) {}),
+		},
+		{
+			"only the message ID", headers("X-Goog-Pubsub-Message-Id", "7"), payoutJSON,
+			settle.Delivery{Message: settle.Message{ID: "7", Data: []byte(payoutJSON)}},
+		},
+		{
+			"names that no column holds", pubsubHeaders("X-Goog-Pubsub-Message-Id", "a\xff", "X-Goog-Pubsub-Ordering-Key", strings.Repeat("k", 1025),
+				"X-Goog-Pubsub-Publish-Time", "noon"), payoutJSON,
+			with(func(d *settle.Delivery) {
+				d.Message.ID, d.Message.OrderingKey, d.Message.PublishTime = "a\uFFFD", "", time.Time{}
+			}),
+		},
+		{
+			"attributes of a CloudEvent", pubsubHeaders("Ce-Type", "payout", "Ce-Id", "7"), payoutJSON,
+			with(func(d *settle.Delivery) { d.Message.Attributes = map[string]string{"ce-type": "payout", "ce-id": "7"} }),
+		},
+		{"a wrapped body", pubsubHeaders(), payoutPush, payoutDelivery},
+		{"the event of a wrapped body", func() http.Header {
+			h := pubsubHeaders()
+			maps.Copy(h, binaryHeaders())
+			return h
+		}(), payoutPush, func() settle.Delivery {
+			d := payoutDelivery
+			d.Message.Source = topic
+			return d
+		}()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(tt.want, read(t, tt.header, []byte(tt.body))); diff != "" {
+				t.Errorf("delivery (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadSource(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, source, want string }{
+		{"topic", "//pubsub.googleapis.com/projects/p/topics/payouts", topic},
+		{"another service", "//storage.googleapis.com/buckets/b", subscription},
+		{"no topic", "//pubsub.googleapis.com/", subscription},
+		{"invalid UTF-8", "//pubsub.googleapis.com/projects/p/topics/t?\xff", subscription},
+		{"too long", "//pubsub.googleapis.com/" + strings.Repeat("t", 1025), subscription},
+	} {
+		if got := read(t, binaryHeaders("Ce-Source", tt.source), []byte(payoutPush)).Message.Source; got != tt.want {
+			t.Errorf("%s: source %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	if got := read(t, binaryHeaders(), []byte(`{"message":{"data":"%"}}`)).Message.Source; got != topic {
+		t.Errorf("refused: source %q, want %q", got, topic)
+	}
+}
+
+// A message at the bounds is read, one beyond them is quarantined whole.
+func TestReadIsBounded(t *testing.T) {
+	t.Parallel()
+	tokens := func(n int) string { return `{"message":{"messageId":"7"},"x":[` + strings.Repeat("1,", n-1) + `1]}` }
+	const beside = 10 // tokens of the objects, names, values and the array
+	for _, tt := range []struct {
+		name, body string
+		taken      bool
+	}{
+		{"tokens", tokens(maxTokens - beside), true},
+		{"a token more", tokens(maxTokens - beside + 1), false},
+		{"other bytes", `{"message":{},"x":"` + strings.Repeat("x", maxOtherSize-21) + `"}`, true},
+		{"an other byte more", `{"message":{},"x":"` + strings.Repeat("x", maxOtherSize-20) + `"}`, false},
+		{"large data", `{"message":{"data":"` + strings.Repeat("QUJD", 3<<20) + `"}}`, true},
+		{"large data in an array", `[{"message":{"data":"` + strings.Repeat("QUJD", 3<<20) + `"}}]`, false},
+		{"large data with an escape", `{"message":{"data":"\u0051UJD` + strings.Repeat("QUJD", 3<<20) + `"}}`, false},
+		{"escapes in small data", `{"message":{"data":"` + strings.Repeat(`\u0041`, 1<<16) + `"}}`, true},
+		{"a large name", `{"message":{"` + strings.Repeat("x", 3<<20) + `":1}}`, false},
+		{"large white space", `{"message":` + strings.Repeat(" ", 3<<20) + `{}}`, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for form, request := range map[string]struct {
+				header http.Header
+				body   string
+			}{
+				"alone": {nil, tt.body}, "binary": {binaryHeaders(), tt.body},
+				"base64": {structuredHeaders, structured(`"data_base64":"` + base64.StdEncoding.EncodeToString([]byte(tt.body)) + `"`)},
+			} {
+				d := read(t, request.header, []byte(request.body))
+				if taken := d.Refusal == nil; taken != tt.taken {
+					t.Errorf("%s: taken %t (%v), want %t", form, taken, d.Refusal, tt.taken)
+				}
+				if !tt.taken && string(d.Message.Data) != request.body {
+					t.Errorf("%s: %d bytes kept of %d", form, len(d.Message.Data), len(request.body))
+				}
+			}
+		})
+	}
+	many := func(n int) http.Header {
+		h := binaryHeaders()
+		for i := range n - len(h) + 1 { // one is the content type
+			h["Ce-X"+strconv.Itoa(i)] = []string{"1"}
+		}
+		return h
+	}
+	if d := read(t, many(maxEventHeaders), []byte(payoutPush)); d.Refusal != nil {
+		t.Errorf("%d headers: %v", maxEventHeaders, d.Refusal)
+	}
+	if d := read(t, many(maxEventHeaders+1), []byte(payoutPush)); d.Refusal == nil || d.Refusal.Detail != errManyHeaders.Error() {
+		t.Errorf("%d headers: %v", maxEventHeaders+1, d.Refusal)
+	}
+}
+
+// A delivery whose budget ends while it is read is delivered again.
+func TestReadEndsWithTheBudget(t *testing.T) {
+	t.Parallel()
+	for _, body := range []string{payoutPush, payoutJSON, "x", ""} {
+		for _, header := range []http.Header{nil, binaryHeaders(), structuredHeaders, pubsubHeaders()} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			cancel(context.DeadlineExceeded)
+			if d, err := Read(ctx, header, []byte(body)); !errors.Is(err, context.DeadlineExceeded) || d.Message.Data != nil {
+				t.Errorf("%.10s: %+v, %v", body, d, err)
+			}
+		}
 	}
 }
 
@@ -158,7 +339,7 @@ func TestReadIncompleteMessages(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if diff := cmp.Diff(tt.want, Read(nil, []byte(tt.body))); diff != "" {
+			if diff := cmp.Diff(tt.want, read(t, nil, []byte(tt.body))); diff != "" {
 				t.Errorf("delivery (-want +got):\n%s", diff)
 			}
 		})
@@ -167,9 +348,10 @@ func TestReadIncompleteMessages(t *testing.T) {
 
 func TestReadTakesIDAndTimeOfTheEvent(t *testing.T) {
 	t.Parallel()
-	got := Read(binaryHeaders(), []byte(`{"message":{"data":"e30="}}`))
+	got := read(t, binaryHeaders(), []byte(`{"message":{"data":"e30="}}`))
 	want := settle.Delivery{Message: settle.Message{
 		ID:          "2070443601311540",
+		Source:      topic,
 		PublishTime: time.Date(2026, 11, 2, 9, 30, 0, 500_000_000, time.UTC),
 		Data:        []byte(`{}`),
 	}}
@@ -186,7 +368,7 @@ var unsupported = []struct {
 	detail string // part of the refusal's detail
 	id     string // the readable message ID
 }{
-	{"empty body", nil, "", "no body", ""},
+	{"empty body", nil, "", "no data", ""},
 	{"white space", nil, " \n", "not JSON", ""},
 	{"not JSON", nil, "settle this, please", "byte 0 of the push body: not JSON", ""},
 	{"broken off", nil, payoutPush[:60], "push body: ", ""},
@@ -254,7 +436,7 @@ func TestReadKeepsUnsupportedEvents(t *testing.T) {
 	for _, tt := range unsupported {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := Read(tt.header, []byte(tt.body))
+			got := read(t, tt.header, []byte(tt.body))
 			if got.Refusal == nil {
 				t.Fatalf("delivery is not refused: %+v", got)
 			}
@@ -286,10 +468,10 @@ func TestLongEventIDIsDropped(t *testing.T) {
 		{"invalid UTF-8", "a\xffb", "a\uFFFDb"},
 		{"too long after the replacement", strings.Repeat("a\xff", 512), ""},
 	} {
-		if got := Read(binaryHeaders("Ce-Id", tt.id, "Ce-Type", "other"), []byte("x")).Message.ID; got != tt.want {
+		if got := read(t, binaryHeaders("Ce-Id", tt.id, "Ce-Type", "other"), []byte("x")).Message.ID; got != tt.want {
 			t.Errorf("%s, refused: ID %q, want %q", tt.name, got, tt.want)
 		}
-		if got := Read(binaryHeaders("Ce-Id", tt.id), []byte(`{"message":{}}`)); got.Refusal != nil || got.Message.ID != tt.want {
+		if got := read(t, binaryHeaders("Ce-Id", tt.id), []byte(`{"message":{}}`)); got.Refusal != nil || got.Message.ID != tt.want {
 			t.Errorf("%s: ID %q, want %q (%v)", tt.name, got.Message.ID, tt.want, got.Refusal)
 		}
 	}
@@ -300,7 +482,7 @@ func TestReadKeepsHeadersAsText(t *testing.T) {
 	header := binaryHeaders("Ce-Type", "other\xff")
 	header.Add("Ce-Subject", "one")
 	header.Add("Ce-Subject", "two")
-	got := Read(header, nil).Message.Attributes
+	got := read(t, header, nil).Message.Attributes
 	if got["ce-type"] != "other\uFFFD" || got["ce-subject"] != "one, two" {
 		t.Errorf("attributes %q", got)
 	}
@@ -310,7 +492,7 @@ func TestReadKeepsHeadersAsText(t *testing.T) {
 func TestUnsupportedEventKeepsItsIdentityAcrossRedeliveries(t *testing.T) {
 	t.Parallel()
 	identity := func(body string) string {
-		d := Read(headers("Content-Type", "application/json"), []byte(body))
+		d := read(t, headers("Content-Type", "application/json"), []byte(body))
 		if d.Refusal == nil {
 			t.Fatalf("not refused: %s", body)
 		}

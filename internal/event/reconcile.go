@@ -6,9 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
@@ -25,13 +22,17 @@ type runFailure struct {
 	Error string `json:"error"`
 }
 
-// Reconcile returns the work of ReconcileBank: it makes one run and answers 200 with
-// its summary, or an error status. It ignores the content of the request, but never
-// acknowledges a payout, which belongs to SettlePayout.
+// Tick is the data of the scheduler's message, or the body of a request without a message:
+// the only request that [Reconcile] acknowledges.
+const Tick = "tick"
+
+// Reconcile returns the work of ReconcileBank: at a [Tick] it makes one run and answers 200
+// with its summary, or an error status. Any other message is not acknowledged, because it
+// can be a payout, which belongs to SettlePayout.
 func Reconcile(reconciler Reconciler) Work {
 	return func(c *call) reply {
-		if isPayout(c.delivery.Message.Data) {
-			c.log(c.Now(), LevelCritical, "payout misrouted")
+		if string(c.delivery.Message.Data) != Tick {
+			c.log(c.Now(), LevelCritical, "message misrouted")
 			return reply{http.StatusInternalServerError, runFailure{Error: textMisrouted}}
 		}
 		ctx, cancel := context.WithCancel(c.ctx)
@@ -84,14 +85,4 @@ func cancelWhenDraining(ctx context.Context, cancel context.CancelFunc, draining
 		cancel()
 	case <-ctx.Done():
 	}
-}
-
-// isPayout reports whether data has a member settlement_id, well-formed or not.
-func isPayout(data []byte) bool {
-	var message struct {
-		SettlementID jsontext.Value `json:"settlement_id"`
-	}
-	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	_ = json.Unmarshal(data, &message, lenient) // the members before a fault count
-	return message.SettlementID != nil
 }

@@ -1,81 +1,97 @@
 package event
 
 import (
-	"bytes"
+	"context"
 	"errors"
-	"io"
 	"mime"
+	"net/http"
 
-	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
+	cloudevent "github.com/cloudevents/sdk-go/v2/event"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/settleonce/settleonce/internal/settle"
 )
 
-// readStructured reads a structured event. The SDK gets only the attributes, because its
-// own reader accepts duplicate members, data beside data_base64 and a number as base64,
-// fails on numbers beyond the range of a float, and depends on the order of members.
-func readStructured(message *cehttp.Message, body []byte) (settle.Delivery, error) {
-	attributes, data, err := splitStructured(body)
-	if err != nil {
-		return settle.Delivery{}, err
-	}
-	message.BodyReader = io.NopCloser(bytes.NewReader(attributes))
-	e, err := toEvent(message)
-	if err != nil {
-		return settle.Delivery{}, err
-	}
-	pushBody, err := data.pushBody(e.DataContentType())
-	if err != nil {
-		return settle.Delivery{}, err
-	}
-	return readPush(pushBody, e)
+// structuredEvent is a structured event. Other attributes are ignored.
+type structuredEvent struct {
+	SpecVersion     string `json:"specversion"`
+	ID              string `json:"id"`
+	Type            string `json:"type"`
+	Source          string `json:"source"`
+	Time            string `json:"time"`
+	TraceParent     string `json:"traceparent"`
+	DataContentType string `json:"datacontenttype"`
+	Data            span   `json:"data"`
+	DataBase64      span   `json:"data_base64"`
 }
 
-// eventData is the unparsed data of a structured event. At most one field is set.
-type eventData struct{ value, base64 jsontext.Value }
+// span is the place of a value in a JSON text: it has the value without a copy.
+type span struct{ from, to int64 }
 
-// splitStructured separates a structured event into the data and the other members,
-// sorted by name.
-func splitStructured(body []byte) (attributes []byte, data eventData, err error) {
-	var members map[string]jsontext.Value
-	if err := json.Unmarshal(body, &members); err != nil || members == nil {
+// UnmarshalJSONFrom implements [json.UnmarshalerFrom].
+func (s *span) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	value, err := dec.ReadValue()
+	s.to = dec.InputOffset()
+	s.from = s.to - int64(len(value))
+	return err //nolint:wrapcheck // the library adds the position
+}
+
+// of returns the value in the text; nil for none.
+func (s *span) of(text []byte) jsontext.Value {
+	if s.to == 0 {
+		return nil
+	}
+	return text[s.from:s.to:s.to]
+}
+
+// readStructured reads a structured event: its attributes, as if they were the headers of
+// a binary event, and the push body in its data. The SDK's own reader of structured events
+// accepts duplicate members, data beside data_base64 and a number as base64, and bounds
+// nothing.
+func readStructured(ctx context.Context, body []byte) (e *cloudevent.Event, push []byte, err error) {
+	if err := checkBounds(ctx, body); err != nil {
+		return nil, nil, err
+	}
+	var read structuredEvent
+	if err := json.Unmarshal(body, &read); err != nil {
 		if _, syntactic := errors.AsType[*jsontext.SyntacticError](err); syntactic {
-			return nil, eventData{}, errNotStrict
+			return nil, nil, errNotStrict
 		}
-		return nil, eventData{}, errMalformed // JSON, but no object
+		return nil, nil, errMalformed // JSON of another form
 	}
-	data = eventData{value: members["data"], base64: members["data_base64"]}
-	if data.value != nil && data.base64 != nil {
-		return nil, eventData{}, errTwiceData
+	header := make(http.Header)
+	for name, value := range map[string]string{
+		"Ce-Specversion": read.SpecVersion, "Ce-Id": read.ID, "Ce-Type": read.Type, "Ce-Source": read.Source,
+		"Ce-Time": read.Time, "Ce-Traceparent": read.TraceParent,
+	} {
+		if value != "" {
+			header[name] = []string{value}
+		}
 	}
-	delete(members, "data")
-	delete(members, "data_base64")
-	if attributes, err = json.Marshal(members, json.Deterministic(true)); err != nil {
-		return nil, eventData{}, errMalformed // unreachable: a read value can be written
+	if e, err = toEvent(ctx, header); err != nil {
+		return nil, nil, err
 	}
-	return attributes, data, nil
+	if push, err = read.pushBody(body); err != nil {
+		return nil, nil, err
+	}
+	return e, push, nil
 }
 
-// pushBody returns the push body in the data: decoded base64, JSON, or the text of a
-// string if the content type is not JSON. It is empty without data.
-func (d eventData) pushBody(contentType string) ([]byte, error) {
-	if d.base64 != nil {
-		var decoded base64Data
-		if err := json.Unmarshal(d.base64, &decoded); err != nil || decoded.faulty || d.base64.Kind() != jsontext.KindString {
+// pushBody returns the push body in the data of the event: decoded base64, JSON, or the
+// text of a string if the content type is not JSON. It is empty without data.
+func (read *structuredEvent) pushBody(event []byte) (push []byte, err error) {
+	value, encoded := read.Data.of(event), read.DataBase64.of(event)
+	switch {
+	case value != nil && encoded != nil:
+		return nil, errTwiceData
+	case encoded != nil:
+		if encoded.Kind() != jsontext.KindString || json.Unmarshal(encoded, &push) != nil {
 			return nil, errBadData
 		}
-		return decoded.bytes, nil
+		return push, nil
+	case value.Kind() == jsontext.KindString && !isJSON(read.DataContentType):
+		return jsontext.AppendUnquote(nil, value) // no error: it was read as a string
 	}
-	if d.value.Kind() == jsontext.KindString && !isJSON(contentType) {
-		text, err := jsontext.AppendUnquote(nil, d.value)
-		if err != nil {
-			return nil, errMalformed // unreachable: it was read as a string
-		}
-		return text, nil
-	}
-	return d.value, nil
+	return value, nil
 }
 
 // isJSON reports whether the data of a structured event is JSON by its content type. An

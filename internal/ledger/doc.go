@@ -15,10 +15,9 @@
 //
 // # Lists
 //
-// A list is newest first, of any length. [Reader] asks every shard of the index for
-// its next page by the key after the last row, and takes the newest row it holds.
-// It never uses OFFSET, so the last page costs as much as the first. All pages are
-// read at one timestamp. The index of manual instructions leaves out all others, so
+// A list is newest first, of any length. [Reader] asks for the next page by the key
+// after the last row. It never uses OFFSET, so the last page costs as much as the
+// first. All pages are read at one timestamp. The index of manual instructions leaves out all others, so
 // settling a payout does not write to it.
 //
 // # No index on the ledger by time
@@ -27,6 +26,5 @@
 // in a split of its own: a payout without a bank now needs one Paxos group, and
 // would need two. Queries by time compare the commit timestamp with a value instead,
 // which lets Spanner skip storage that was written earlier. Recent rows are cheap to
-// find that way. A list of all movements scans the ledger once a page, so these
-// pages are large.
+// find that way. A list of all movements scans the ledger once a page.
 package ledger

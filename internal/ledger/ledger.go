@@ -33,7 +33,7 @@ type Reader struct {
 	// Bound is the timestamp bound of all reads. Defaults to a strong read.
 	Bound spanner.TimestampBound
 
-	page int // rows of one query of a list; zero: [indexPage] or [tablePage]
+	page int // rows of one page of a list; zero: [listPage]
 }
 
 // Operator makes changes. Its fields are set once, before the first call. A change

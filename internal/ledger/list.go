@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"cloud.google.com/go/spanner"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/settleonce/settleonce/internal/spannerstore"
 )
@@ -39,15 +39,9 @@ const (
 // StateNone is the state of movements without a bank instruction.
 const StateNone = "none"
 
-// Rows that one query of a list returns: of one shard of an index, and of a table
-// that each page scans anew.
-const (
-	indexPage = 200
-	tablePage = 5000
-)
-
-// shards is the number of values of the indexes' first column.
-const shards = 16
+// listPage is the number of rows of a page. It is large because each page scans the
+// index or the table anew.
+const listPage = 5000
 
 // query is the query of a list.
 type query struct {
@@ -55,17 +49,14 @@ type query struct {
 	from   string // FROM …, without WHERE
 	where  []string
 	params map[string]any
-	// shard is the first column of the index that from uses; empty: it uses none.
-	shard string
 	// time is the column by which the list is ordered, and keys tell rows of the same
 	// time apart: the first part of the primary key, and of conflicts the payload hash.
 	time string
 	keys []string
 }
 
-// index is a table hint to read a NULL_FILTERED index. Its second part is for the
-// emulator, which does not see that the query needs no rows that the index leaves
-// out. Spanner ignores that part.
+// index is a table hint to read a NULL_FILTERED index. The query must exclude the rows
+// that the index leaves out. The second part is for the emulator, which does not see that.
 func index(name string) string {
 	return "@{FORCE_INDEX=" + name + ", spanner_emulator.disable_query_null_filtered_index_check=true}"
 }
@@ -98,11 +89,8 @@ func (q query) key(e *Entry) spannerstore.Field {
 }
 
 // statement is the query for the page after last; nil: the first page.
-func (q query) statement(shard int64, last *Entry, limit int) spanner.Statement {
+func (q query) statement(last *Entry, limit int) spanner.Statement {
 	where, params := append([]string(nil), q.where...), maps.Clone(q.params)
-	if q.shard != "" {
-		where, params["shard"] = append(where, q.shard+" = @shard"), shard
-	}
 	if last != nil {
 		where, params["last_at"] = append(where, q.after()), last.at
 		params["last_key0"], params["last_key1"] = last.key, string(last.Conflict.PayloadHash)
@@ -130,93 +118,43 @@ func (q query) after() string {
 	return fmt.Sprintf("%s <= @last_at AND (%s < @last_at OR %s)", q.time, q.time, rest)
 }
 
-// cursor is the position of a list in one shard.
-type cursor struct {
-	shard int64
-	page  []Entry
-	last  *Entry
-	ended bool // there is no page after this one
-}
-
-// fill fetches the next page where the present one is used up.
-func (c *cursor) fill(ctx context.Context, tx *spanner.ReadOnlyTransaction, q query, size int) error {
-	if len(c.page) > 0 || c.ended {
-		return nil
-	}
-	c.page = nil
-	err := tx.QueryWithOptions(ctx, q.statement(c.shard, c.last, size), spanner.QueryOptions{RequestTag: tagRead}).Do(func(row *spanner.Row) error {
-		e := Entry{fields: q.fields}
-		err := e.scan(row, q.key(&e))
-		c.page = append(c.page, e)
-		return err
-	})
-	c.ended = len(c.page) < size
-	return err
-}
-
 // list returns the entries of a query, newest first, at one timestamp.
 func (r Reader) list(ctx context.Context, q query, limit int) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		tx := r.Client.ReadOnlyTransaction().WithTimestampBound(r.Bound)
 		defer tx.Close()
-		cursors, size := newCursors(q, limit)
-		if r.page > 0 {
-			size = r.page
-		}
-		if err := fillAll(ctx, tx, q, cursors, size); err != nil {
-			yield(Entry{}, err)
-			return
-		}
-		for n := 0; limit == 0 || n < limit; n++ {
-			newest := newestOf(cursors)
-			if newest == nil {
-				return
+		var last *Entry
+		for left := limit; ; {
+			size := cmp.Or(r.page, listPage)
+			if limit > 0 {
+				size = min(size, left)
 			}
-			newest.last, newest.page = &newest.page[0], newest.page[1:]
-			if !yield(*newest.last, nil) {
-				return
+			page, err := q.page(ctx, tx, last, size)
+			for _, e := range page {
+				if !yield(e, nil) {
+					return
+				}
 			}
-			if err := newest.fill(ctx, tx, q, size); err != nil {
+			if err != nil {
 				yield(Entry{}, err)
 				return
 			}
+			if left -= len(page); len(page) < size || left == 0 {
+				return
+			}
+			last = &page[len(page)-1]
 		}
 	}
 }
 
-func newCursors(q query, limit int) (cursors []*cursor, size int) {
-	if q.shard == "" {
-		return []*cursor{{}}, pageSize(tablePage, limit)
-	}
-	for shard := range int64(shards) {
-		cursors = append(cursors, &cursor{shard: shard})
-	}
-	return cursors, pageSize(indexPage, limit)
-}
-
-// pageSize keeps a page from being larger than the list.
-func pageSize(most, limit int) int {
-	if limit > 0 {
-		return min(most, limit)
-	}
-	return most
-}
-
-// fillAll fetches the first pages of all shards in parallel.
-func fillAll(ctx context.Context, tx *spanner.ReadOnlyTransaction, q query, cursors []*cursor, size int) error {
-	var group errgroup.Group
-	for _, c := range cursors {
-		group.Go(func() error { return c.fill(ctx, tx, q, size) })
-	}
-	return group.Wait()
-}
-
-// newestOf returns the cursor whose next entry is the newest; nil: there is none.
-func newestOf(cursors []*cursor) (newest *cursor) {
-	for _, c := range cursors {
-		if len(c.page) > 0 && (newest == nil || c.page[0].at.After(newest.page[0].at)) {
-			newest = c
-		}
-	}
-	return newest
+// page fetches the page after last.
+func (q query) page(ctx context.Context, tx *spanner.ReadOnlyTransaction, last *Entry, size int) (page []Entry, err error) {
+	options := spanner.QueryOptions{RequestTag: tagRead}
+	err = tx.QueryWithOptions(ctx, q.statement(last, size), options).Do(func(row *spanner.Row) error {
+		e := Entry{fields: q.fields}
+		err := e.scan(row, q.key(&e))
+		page = append(page, e)
+		return err
+	})
+	return page, err
 }

@@ -55,7 +55,8 @@ func (r Reader) Conflicts(ctx context.Context, f Filter) iter.Seq2[Entry, error]
 	case StateResolved:
 		q.and("c.resolved_by IS NOT NULL", "", nil)
 	default:
-		hint, q.shard = index("settlement_conflicts_open"), "c.open_shard"
+		hint = index("settlement_conflicts_open")
+		q.and("c.open_shard IS NOT NULL", "", nil)
 	}
 	q.from = `FROM settlement_conflicts` + hint + ` AS c
 JOIN ledger_movements AS m ON m.settlement_key = c.settlement_key`
@@ -67,8 +68,7 @@ JOIN ledger_movements AS m ON m.settlement_key = c.settlement_key`
 }
 
 // Uncertain lists uncertain instructions by the time at which they became so. The
-// filter has no Reason and no State. Each page sorts a shard of the function's index:
-// few rows, unless the bank is down for long.
+// filter has no Reason and no State.
 func (r Reader) Uncertain(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 	q := query{
 		fields: func(e *Entry) []spannerstore.Field {
@@ -79,9 +79,9 @@ func (r Reader) Uncertain(ctx context.Context, f Filter) iter.Seq2[Entry, error]
 		},
 		from: `FROM bank_instructions` + index("bank_instructions_uncertain") + ` AS i
 JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key`,
-		params: map[string]any{}, shard: "i.due_shard", time: "i.uncertain_since", keys: []string{"i.settlement_key"},
+		params: map[string]any{}, time: "i.uncertain_since", keys: []string{"i.settlement_key"},
 	}
-	q.and("i.uncertain_since IS NOT NULL", "", nil)
+	q.and("i.due_shard IS NOT NULL AND i.uncertain_since IS NOT NULL", "", nil)
 	q.narrow(f, "m.account_id")
 	return r.list(ctx, q, f.Limit)
 }
@@ -102,8 +102,9 @@ func (r Reader) Manual(ctx context.Context, f Filter) iter.Seq2[Entry, error] {
 		from: `FROM bank_instructions` + index("bank_instructions_manual") + ` AS i
 JOIN ledger_movements AS m ON m.settlement_key = i.settlement_key
 JOIN bank_instruction_events AS e ON e.settlement_key = i.settlement_key AND e.version = i.version`,
-		params: map[string]any{}, shard: "i.manual_shard", time: "i.created_at", keys: []string{"i.settlement_key"},
+		params: map[string]any{}, time: "i.created_at", keys: []string{"i.settlement_key"},
 	}
+	q.and("i.manual_shard IS NOT NULL", "", nil)
 	q.narrow(f, "m.account_id")
 	return r.list(ctx, q, f.Limit)
 }
@@ -128,7 +129,8 @@ func (r Reader) Quarantine(ctx context.Context, f Filter) iter.Seq2[Entry, error
 	case StateReleased:
 		q.and("q.released_by IS NOT NULL", "", nil)
 	default:
-		hint, q.shard = index("quarantined_messages_open"), "q.open_shard"
+		hint = index("quarantined_messages_open")
+		q.and("q.open_shard IS NOT NULL", "", nil)
 	}
 	q.from = `FROM quarantined_messages` + hint + ` AS q`
 	q.narrow(f, "")

@@ -94,9 +94,7 @@ func TestListIsInOrderAcrossPages(t *testing.T) {
 	var rows []*spanner.Mutation
 	for i := range 40 {
 		id := fmt.Sprintf("stl-%02d", i)
-		rows = append(rows, spanner.InsertMap("ledger_movements", map[string]any{
-			"settlement_id": id, "account_id": "a", "amount_cents": 1, "currency": "EUR", "payload_hash": "v1:0", "recorded_at": spanner.CommitTimestamp,
-		}))
+		rows = append(rows, movementRow(id))
 		for hash := range 1 + i%3 {
 			rows = append(rows, conflictRow(id, fmt.Sprintf("v1:%d", hash), time.Unix(int64(i/10), 0)))
 		}
@@ -119,6 +117,9 @@ func TestListIsInOrderAcrossPages(t *testing.T) {
 		if !slices.IsSortedFunc(at, func(a, b time.Time) int { return b.Compare(a) }) {
 			t.Errorf("pages of %d: not the newest first: %v", page, at)
 		}
+		if found := ids(t, w.Conflicts(t.Context(), Filter{Limit: 30}), conflictID); len(found) != 30 {
+			t.Errorf("pages of %d: %d conflicts, want 30", page, len(found))
+		}
 		// All movements have the same time: only the key tells where a page ended.
 		if found := ids(t, w.Movements(t.Context(), Filter{}), movementID); len(found) != 40 || len(unique(found)) != 40 {
 			t.Errorf("pages of %d: %d movements, %d different", page, len(found), len(unique(found)))
@@ -126,10 +127,40 @@ func TestListIsInOrderAcrossPages(t *testing.T) {
 	}
 }
 
+// TestListVisitsEveryShard lists conflicts whose settlement IDs are in all shards.
+func TestListVisitsEveryShard(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	const conflicts = 400
+	var rows []*spanner.Mutation
+	for i := range conflicts {
+		id := fmt.Sprintf("stl-%d", i)
+		rows = append(rows, movementRow(id), conflictRow(id, "v1:0", time.Unix(int64(i), 0)))
+	}
+	w.apply(rows...)
+	shards := 0
+	err := w.Client.Single().Query(t.Context(), spanner.NewStatement("SELECT DISTINCT open_shard FROM settlement_conflicts")).Do(func(*spanner.Row) error {
+		shards++
+		return nil
+	})
+	if err != nil || shards != spannerstore.Shards {
+		t.Fatalf("conflicts in %d shards, %v; want %d", shards, err, spannerstore.Shards)
+	}
+	if listed := ids(t, w.Conflicts(t.Context(), Filter{}), conflictID); len(listed) != conflicts || len(unique(listed)) != conflicts {
+		t.Errorf("%d conflicts listed, %d different; want %d", len(listed), len(unique(listed)), conflicts)
+	}
+}
+
 func unique(all []string) []string {
 	all = slices.Clone(all)
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+func movementRow(id string) *spanner.Mutation {
+	return spanner.InsertMap("ledger_movements", map[string]any{
+		"settlement_id": id, "account_id": "a", "amount_cents": 1, "currency": "EUR", "payload_hash": "v1:0", "recorded_at": spanner.CommitTimestamp,
+	})
 }
 
 func conflictRow(id, hash string, at time.Time) *spanner.Mutation {

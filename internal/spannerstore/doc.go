@@ -73,7 +73,7 @@
 //
 // # Due instructions
 //
-// The reconciler's two indexes begin with a shard of 16 values, because an index that
+// The reconciler's two indexes begin with a shard of [Shards] values, because an index that
 // begins with a time takes all writes at one end. One query covers all shards: each
 // shard has a subquery with the shard as an equality, the index's order and a limit.
 // Spanner can seek such a subquery and stop at the limit without sorting. The number of
@@ -92,8 +92,8 @@
 // race. DML costs one round trip per statement; buffered mutations are part of the
 // commit.
 //
-// For due instructions, one read per shard and index took 48 sequential RPCs in each run
-// of the reconciler; now two queries suffice. One read of 16 ranges would exhaust its
-// limit in the first shards. One query ordered by time over all shards would let a stuck
-// shard hold up the others, and the planner could sort all due rows.
+// For due instructions, one read per shard and index would take 64 RPCs an index; two
+// queries suffice. One read of all shards' ranges would exhaust its limit in the first.
+// One query ordered by time over all shards would let a stuck shard hold up the others,
+// and the planner could sort all due rows.
 package spannerstore

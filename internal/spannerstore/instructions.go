@@ -147,9 +147,11 @@ func supersededRow(c transfer.Change) *spanner.Mutation {
 	})
 }
 
-// dueSQL returns one array for each of the 16 shards: the IDs of its due instructions,
-// oldest first. Each shard has the limit, so that Spanner reads no more than that of
-// a backlog.
+// Shards is the number of values of the first column of each index by shard.
+const Shards = 64
+
+// dueSQL returns one array for each shard: the IDs of its due instructions, oldest
+// first. Each shard has the limit, so that Spanner reads no more than that of a backlog.
 const dueSQL = `
 SELECT ARRAY(
   SELECT settlement_id
@@ -157,7 +159,7 @@ SELECT ARRAY(
   WHERE due_shard = shard AND next_check_at IS NOT NULL AND next_check_at <= @now
   ORDER BY next_check_at
   LIMIT @limit)
-FROM UNNEST(GENERATE_ARRAY(0, 15)) AS shard`
+FROM UNNEST(GENERATE_ARRAY(0, @shards - 1)) AS shard`
 
 // backlogSQL takes the first entry of each shard of two indexes, and of these the
 // earliest. It counts the entries of the third, up to a limit.
@@ -181,7 +183,7 @@ FROM (
      WHERE due_shard = shard AND next_check_at IS NOT NULL
      ORDER BY next_check_at
      LIMIT 1) AS next_check_at
-  FROM UNNEST(GENERATE_ARRAY(0, 15)) AS shard)`
+  FROM UNNEST(GENERATE_ARRAY(0, @shards - 1)) AS shard)`
 
 // Due implements transfer.Store. It takes from the shards in turn, so that a backlog
 // in one does not starve the others.
@@ -235,6 +237,7 @@ const emulatorHint = "@{spanner_emulator.disable_query_null_filtered_index_check
 // queryIndexes runs a query of the indexes by shard. It is one strong read, of all
 // shards at the same timestamp.
 func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) error {
+	params["shards"] = int64(Shards)
 	return s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
 		return client.Single().QueryWithOptions(ctx, spanner.Statement{SQL: s.hint + sql, Params: params},
 			spanner.QueryOptions{RequestTag: tagDue}).Do(each)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/storetest"
 	"github.com/settleonce/settleonce/schema"
@@ -189,8 +191,8 @@ func TestDueOmitsFinalInstructions(t *testing.T) {
 	if diff := cmp.Diff([]string{"due"}, due); err != nil || diff != "" {
 		t.Errorf("due: %v (-want +got):\n%s", err, diff)
 	}
-	if sent, values := queries.seen(); len(sent) != 1 || values != shards+1 {
-		t.Errorf("%d queries and %d values, want 1 with the arrays of %d shards and one ID", len(sent), values, shards)
+	if sent, values := queries.seen(); len(sent) != 1 || values != spannerstore.Shards+1 {
+		t.Errorf("%d queries and %d values, want 1 with the arrays of %d shards and one ID", len(sent), values, spannerstore.Shards)
 	}
 	queries.watch()
 	backlog, err := store.Backlog(t.Context())
@@ -202,15 +204,37 @@ func TestDueOmitsFinalInstructions(t *testing.T) {
 	}
 }
 
-// shards is the number of values of due_shard.
-const shards = 16
+// shardOf matches the expression of a column that spreads an index.
+var shardOf = regexp.MustCompile(`ABS\(MOD\(FARM_FINGERPRINT\(\w+\), (\d+)\)\)`)
+
+// The readers list as many shards as the schema makes.
+func TestSchemaHasTheShards(t *testing.T) {
+	t.Parallel()
+	statements, err := schema.Statements()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ddl := strings.Join(statements, ";")
+	found := shardOf.FindAllStringSubmatch(ddl, -1)
+	if len(found) != strings.Count(ddl, "FARM_FINGERPRINT") || len(found) != 4 {
+		t.Errorf("%d shard columns in %q", len(found), found)
+	}
+	for _, match := range found {
+		if match[1] != strconv.Itoa(spannerstore.Shards) {
+			t.Errorf("%s, want %d shards", match[0], spannerstore.Shards)
+		}
+	}
+}
+
+// manyPayouts have IDs in every shard.
+const manyPayouts = 400
 
 // All instructions of one shard are due long before those of the others.
 func TestDueServesEveryShardDespiteABacklog(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t)
 	store := b.open(t)
-	for n := range 60 {
+	for n := range manyPayouts {
 		if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, withBank(fmt.Sprintf("stl-%d", n)))); err != nil {
 			t.Fatal(err)
 		}
@@ -226,11 +250,11 @@ func TestDueServesEveryShardDespiteABacklog(t *testing.T) {
 		byShard[shard] = append(byShard[shard], id)
 		return err
 	})
-	if err != nil || len(byShard) != shards {
-		t.Fatalf("%d shards with instructions, %v; want %d", len(byShard), err, shards)
+	if err != nil || len(byShard) != spannerstore.Shards {
+		t.Fatalf("%d shards with instructions, %v; want %d", len(byShard), err, spannerstore.Shards)
 	}
-	if due, err := store.Due(t.Context(), storetest.PublishTime, 100); err != nil || len(due) != 60 {
-		t.Errorf("%d due in all shards, %v; want 60", len(due), err)
+	if due, err := store.Due(t.Context(), storetest.PublishTime, 2*manyPayouts); err != nil || len(due) != manyPayouts {
+		t.Errorf("%d due in all shards, %v; want %d", len(due), err, manyPayouts)
 	}
 	var (
 		update                    []*spanner.Mutation

@@ -43,6 +43,13 @@ type Policy struct {
 	SendTimeout, StatusTimeout time.Duration
 }
 
+// LongestSend bounds [Stepper.SendCreated]: a send and its recording.
+func (p Policy) LongestSend() time.Duration { return p.SendTimeout + RecordTimeout }
+
+// LongestStep bounds the duration of a claimed step: a status request, a send and the
+// recording of both.
+func (p Policy) LongestStep() time.Duration { return p.StatusTimeout + RecordTimeout + p.LongestSend() }
+
 func (p Policy) lag() time.Duration        { return max(p.VisibilityLag, time.Second) }
 func (p Policy) firstCheck() time.Duration { return max(p.VisibilityLag, firstCheckAtLeast) }
 

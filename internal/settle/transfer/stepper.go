@@ -10,9 +10,9 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/payout"
 )
 
-// recordTimeout bounds the commit that records an exchange. The caller's context does
+// RecordTimeout bounds the commit that records an exchange. The caller's context does
 // not end it: a cancelled request must not lose the bank's answer.
-const recordTimeout = 10 * time.Second
+const RecordTimeout = 10 * time.Second
 
 // claimTimeout bounds the commit that claims an instruction. The caller's context does
 // not end it: the claim may have counted a send.
@@ -91,13 +91,12 @@ func (s *Stepper) runPlan(ctx context.Context, held Change) (state State, err er
 	return held.Next.State, nil
 }
 
-// Longest bounds the duration of a step: a status request, a send and the recording of
-// both. Zero for a nil Stepper.
+// Longest is [Policy.LongestStep]. Zero for a nil Stepper.
 func (s *Stepper) Longest() time.Duration {
 	if s == nil {
 		return 0
 	}
-	return s.Policy.StatusTimeout + s.Policy.SendTimeout + 2*recordTimeout
+	return s.Policy.LongestStep()
 }
 
 func (s *Stepper) exchangeLimit(plan Plan) time.Duration {
@@ -129,7 +128,7 @@ func (s *Stepper) exchangeAndRecord(ctx context.Context, held Change) (Change, e
 	if err != nil {
 		return held, err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RecordTimeout)
 	defer cancel()
 	recorded, err := s.Store.Change(ctx, held.Next.SettlementID, func(in Instruction) (Change, error) {
 		return applyIfHeld(in, held.Next, seen)

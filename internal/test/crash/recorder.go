@@ -78,6 +78,24 @@ func (r *Recorder) Allow(call string, at faultproxy.Stage) bool {
 	return false
 }
 
+// At returns a function that reports whether the latest recorded point of its call is p.
+// The recorder must record the point before.
+func (r *Recorder) At(p Point) func(call string, at faultproxy.Stage) bool {
+	return func(call string, at faultproxy.Stage) bool {
+		if call != p.Call || at != p.At {
+			return false
+		}
+		recorded, _ := r.Points()
+		n := 0
+		for _, earlier := range recorded {
+			if earlier.Call == call && earlier.At == at {
+				n++
+			}
+		}
+		return n == p.N
+	}
+}
+
 // Points returns the points so far, and whether the process was killed.
 func (r *Recorder) Points() (recorded []Point, killed bool) {
 	r.mu.Lock()

@@ -12,8 +12,10 @@ import (
 	"cloud.google.com/go/spanner"
 
 	"github.com/settleonce/settleonce/internal/settle/transfer"
+	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
+	"github.com/settleonce/settleonce/internal/test/faultproxy"
 )
 
 // The targets of the two functions.
@@ -31,6 +33,10 @@ type scenario struct {
 	given []step
 	// message is delivered, and redelivered after the crash. Defaults to bankPayout.
 	message string
+	// attempt is Pub/Sub's number of the delivery. Defaults to 1.
+	attempt int
+	// dead is the point at which the RPC's connection dies; the zero value: never.
+	dead crash.Point
 	// target is the function that is killed: SettlePayout at the first delivery, or
 	// ReconcileBank in a later run.
 	target string
@@ -58,9 +64,9 @@ const malformedMessage = "no payout, stl-8472"
 // its reconciler killed.
 func scenarios() []scenario {
 	var all []scenario
-	for _, s := range append(withoutBank(), withBank()...) {
+	for _, s := range slices.Concat(withoutBank(), redelivered(), overDeadConnection(), withBank()) {
 		s.target = settlePayout
-		s.message, s.replayed = cmp.Or(s.message, bankPayout), cmp.Or(s.replayed, "duplicate")
+		s.message, s.replayed, s.attempt = cmp.Or(s.message, bankPayout), cmp.Or(s.replayed, "duplicate"), cmp.Or(s.attempt, 1)
 		all = append(all, s)
 		for n := range s.runs {
 			all = append(all, s.reconciled(n+1))
@@ -85,6 +91,47 @@ func withoutBank() []scenario {
 		{
 			name: "conflict after the receipt's expiry", given: []step{delivery(plain), expiry}, message: changed, replayed: "conflict",
 			expired: true, end: tally{movements: 1, conflicts: 1},
+		},
+	}
+}
+
+// redelivered are scenarios in which the process gets the second delivery, and reads first.
+func redelivered() []scenario {
+	settled := tally{movements: 1, receipts: 1}
+	conflict := tally{movements: 1, receipts: 1, conflicts: 1}
+	changed := strings.Replace(plain, "4731", "4732", 1)
+	return []scenario{
+		{name: "redelivered, and not settled", attempt: 2, message: plain, end: settled},
+		{name: "redelivered, and settled", attempt: 2, given: []step{delivery(plain)}, message: plain, end: settled},
+		{name: "redelivered conflict", attempt: 2, given: []step{delivery(plain)}, message: changed, replayed: "conflict", end: conflict},
+		{
+			name: "redelivered known conflict", attempt: 2, given: []step{delivery(plain), delivery(changed)}, message: changed,
+			replayed: "conflict", end: conflict,
+		},
+	}
+}
+
+// overDeadConnection are scenarios in which a connection of the process to Spanner stays
+// open and carries nothing more.
+func overDeadConnection() []scenario {
+	settled := tally{movements: 1, receipts: 1}
+	conflict := tally{movements: 1, receipts: 1, conflicts: 1}
+	changed := strings.Replace(plain, "4731", "4732", 1)
+	first := func(call string, at faultproxy.Stage) crash.Point { return crash.Point{Call: call, At: at, N: 1} }
+	return []scenario{
+		{name: "connection dead before the commit", dead: first("Commit", faultproxy.Requested), message: plain, end: settled},
+		{name: "connection dead after the commit", dead: first("Commit", faultproxy.Answered), message: plain, end: settled},
+		{
+			name: "connection dead at the first read", dead: first("StreamingRead", faultproxy.Requested), given: []step{delivery(plain)},
+			message: plain, end: settled,
+		},
+		{
+			name: "connection dead after the commit of a conflict", dead: crash.Point{Call: "Commit", At: faultproxy.Answered, N: 2},
+			given: []step{delivery(plain)}, message: changed, replayed: "conflict", end: conflict,
+		},
+		{
+			name: "connection dead after the commit of a quarantine", dead: first("Commit", faultproxy.Answered), message: malformedMessage,
+			replayed: "quarantined", end: tally{quarantined: 2},
 		},
 	}
 }
@@ -124,7 +171,7 @@ func withBank() []scenario {
 		},
 		{name: "bank asks for a retry", plan: attempts(busy), end: confirmed, requests: send, runs: [][]string{send, check}},
 		{name: "answer lost", plan: attempts(lost), end: confirmed, requests: send, runs: [][]string{check}},
-		{name: "answer lost, redelivered when due", plan: attempts(lost), given: []step{delivery(bankPayout), untilDue}, end: confirmed, requests: check},
+		{name: "answer lost, redelivered when due", plan: attempts(lost), given: []step{delivery(bankPayout), untilDue}, end: confirmed},
 		{name: "bank executes late, after a resend", plan: attempts(late), end: missed, requests: send, runs: [][]string{check, checkAndSend, check}},
 		{name: "not found and resent", plan: attempts(never), end: missed, requests: send, runs: [][]string{check, checkAndSend, check}},
 		{
@@ -173,11 +220,14 @@ func (s scenario) firstDelivery() step {
 }
 
 // env is additional environment of the first delivery's process.
-func (s scenario) env() []string {
-	if !s.unreachable || s.target != settlePayout {
-		return nil
+func (s scenario) env() (env []string) {
+	if s.unreachable && s.target == settlePayout {
+		env = append(env, "BANK_URL="+nowhere)
 	}
-	return []string{"BANK_URL=" + nowhere}
+	if s.dead.N > 0 {
+		env = append(env, "SETTLE_TIMEOUT=10s") // the least; an attempt has a third of it
+	}
+	return env
 }
 
 // nowhere has no listener: the port needs privileges, and no common program uses it.
@@ -217,7 +267,7 @@ func (s scenario) request(id string) string {
 	if s.target == reconcileBank {
 		return "{}"
 	}
-	return push(messageID, messageFor(s.message, id))
+	return pushAgain(messageID, messageFor(s.message, id), s.attempt)
 }
 
 // outcome is the expected outcome of a delivery of the message.
@@ -247,6 +297,8 @@ func (s scenario) checkAcknowledged(t *testing.T, a answer, before, after tally)
 	case s.target == reconcileBank:
 	case a.Outcome != s.outcome(before):
 		t.Errorf("answered %s, want %s", a.Body, s.outcome(before))
+	case a.Known != (before.conflicts+before.quarantined > 0):
+		t.Errorf("answered %s, and before the state was %+v", a.Body, before)
 	case after.movements != s.end.movements, after.receipts != s.end.receipts, after.conflicts != s.end.conflicts,
 		after.quarantined == 0 && s.end.quarantined > 0:
 		t.Errorf("acknowledged %s, and the state is %+v", a.Body, after)

@@ -11,6 +11,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -55,7 +56,7 @@ func (c recordedTransport) RoundTrip(request *http.Request) (*http.Response, err
 // reports whether its response arrived.
 func (s scenario) call(t *testing.T, l *lane, r *crash.Recorder, id string) (a answer, acknowledged bool) {
 	t.Helper()
-	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, r.Allow)
+	proxy, err := faultproxy.StartDeadly(t.Context(), emulatortest.Spanner(t).GRPC, r.Allow, r.At(s.dead))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,10 +128,10 @@ func (l *lane) deliver(t *testing.T, messageID, message, want string) {
 func (l *lane) reconcile(t *testing.T, id string) {
 	t.Helper()
 	l.advanceUntilDue(t, id)
-	a := l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
+	a := l.reconciler.post(t.Context(), pushHeader, strings.NewReader(push("tick", event.Tick)))
 	for n := 1; n < maxTries && (a.Status == http.StatusInternalServerError || strings.Contains(a.Body, `"failed"`)); n++ {
 		t.Logf("reconcile: %s; trying again", a.Body)
-		a = l.reconciler.post(t.Context(), pushHeader, strings.NewReader("{}"))
+		a = l.reconciler.post(t.Context(), pushHeader, strings.NewReader(push("tick", event.Tick)))
 	}
 	if a.Status != 200 || strings.Contains(a.Body, `"failed"`) {
 		t.Fatalf("reconcile: %d %s %s", a.Status, a.Body, a.Error)
@@ -173,9 +174,15 @@ func (s scenario) open(t *testing.T) crash.Scenario {
 	return func(t *testing.T, n int, r *crash.Recorder) { s.point(t, l, fmt.Sprintf("stl-%d", n), r) }
 }
 
-// check compares the recorded requests to the bank.
+// check compares the recorded requests to the bank. After the death of a connection the
+// process must have used another one.
 func (s scenario) check(t *testing.T, recorded []crash.Point) {
 	t.Helper()
+	died := slices.Index(recorded, s.dead)
+	reads := func(p crash.Point) bool { return p.Call == "StreamingRead" && p.At == faultproxy.Answered }
+	if s.dead.N > 0 && (died < 0 || !slices.ContainsFunc(recorded[died:], reads)) {
+		t.Errorf("points %v: the connection did not die, or no read followed", recorded)
+	}
 	var requests []string
 	for _, p := range recorded {
 		if p.At == faultproxy.Requested && (p.Call == http.MethodPost || p.Call == http.MethodGet) {

@@ -87,3 +87,38 @@ func TestTerminationDrainsTheInstance(t *testing.T) {
 		t.Errorf("ended by %v, want SIGTERM", f.signal())
 	}
 }
+
+// Spanner answers no commit, and from a time on no read. The function keeps time for the
+// read after its last commit, so its answer comes within the timeout.
+func TestSilentSpannerIsAnsweredWithinTheTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = 10 * time.Second // the least
+	db := newDatabase(t)
+	silent, end := make(chan struct{}), make(chan struct{})
+	proxy, err := faultproxy.Start(t.Context(), emulatortest.Spanner(t).GRPC, func(method string, at faultproxy.Stage) bool {
+		switch {
+		case at != faultproxy.Requested:
+		case method == "Commit":
+			<-end
+		case method == "StreamingRead":
+			select {
+			case <-silent:
+				<-end
+			default:
+			}
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	defer close(end)
+	f := startFunction(t, append(db.env(proxy.Addr), "SETTLE_TIMEOUT="+timeout.String())...)
+	began := time.Now()
+	time.AfterFunc(timeout*7/10, func() { close(silent) })
+	a := f.deliver(t.Context(), "1", plain)
+	if took := time.Since(began); took > timeout || a.Status != 500 || a.Outcome != "unknown" {
+		t.Errorf("answered after %v: %d %s %s", took, a.Status, a.Body, a.Error)
+	}
+}

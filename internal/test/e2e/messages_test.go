@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/settleonce/settleonce/emulator"
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/schema"
@@ -80,8 +81,12 @@ func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 	with := func(members, body string) string {
 		return strings.Replace(body, `"messageId"`, members+`,"messageId"`, 1)
 	}
+	unwrapped := http.Header{
+		"X-Goog-Pubsub-Message-Id": {"10"}, "X-Goog-Pubsub-Publish-Time": {"2026-11-29T12:00:00Z"},
+		"X-Goog-Pubsub-Subscription-Name": {"projects/p/subscriptions/unwrapped"},
+	}
 	structured := http.Header{"Content-Type": {"application/cloudevents+json"}}
-	event := `{"specversion":"1.0","id":"5","source":"//pubsub.googleapis.com/projects/p/topics/t",` +
+	whole := `{"specversion":"1.0","id":"5","source":"//pubsub.googleapis.com/projects/p/topics/t",` +
 		`"type":"google.cloud.pubsub.topic.v1.messagePublished","data":` + push("5", plain) + `}`
 	deadLetter := with(`"attributes":{"CloudPubSubDeadLetterSourceDeliveryCount":"5",`+
 		`"CloudPubSubDeadLetterSourceSubscription":"s","CloudPubSubDeadLetterSourceTopicPublishTime":"2026-11-29T12:00:00Z"}`, push("9", plain))
@@ -96,7 +101,8 @@ func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 		{"the same delivered again", eventHeader, push("1", plain), "duplicate", ""},
 		{"published again, another message ID", eventHeader, push("2", plain), "duplicate", ""},
 		{"push", pushHeader, push("3", plain), "duplicate", ""},
-		{"structured", structured, event, "duplicate", ""},
+		{"structured", structured, whole, "duplicate", ""},
+		{"unwrapped", unwrapped, plain, "duplicate", ""},
 		{"attributes never change a payout", pushHeader, with(`"attributes":{"amount_cents":"9","settlement_id":"other"},"orderingKey":"k"`, push("6", plain)), "duplicate", ""},
 		{"members in another order", pushHeader, push("7", `{"amount_cents":4731,"account_id":"reserve-claims","settlement_id":"stl-8472"}`), "duplicate", ""},
 		{"other metadata", pushHeader, push("8", strings.Replace(plain, "}", `,"metadata":{"trace":"t"}}`, 1)), "duplicate", ""},
@@ -105,9 +111,9 @@ func TestEveryFormOfAMessageIsTheSamePayout(t *testing.T) {
 		{"the dead-letter topic", from("p/topics/dead"), by("projects/p/subscriptions/dead", deadLetter), "duplicate", ""},
 		{"no topic name", from(""), by("", push("1", plain)), "duplicate", ""},
 		{"another payout by another topic", from("p/topics/other"), by("x", push("1", strings.Replace(plain, "4731", "4732", 1))), "conflict", ""},
-		{"a tick for the reconciler", from("p/topics/reconcile"), by("r", push("3", `{"run":"ReconcileBank"}`)), quarantined, "unknown_field"},
-		{"a tick of text", from("p/topics/reconcile"), by("r", push("4", "run")), quarantined, "not_json"},
-		{"the same message by another subscription", from("p/topics/reconcile"), by("r2", push("4", "run")), quarantined, "not_json"},
+		{"an unknown member", from("p/topics/other"), by("r", push("3", `{"run":1}`)), quarantined, "unknown_field"},
+		{"a tick for the reconciler", from("p/topics/reconcile"), by("r", push("4", event.Tick)), quarantined, "not_json"},
+		{"the same message by another subscription", from("p/topics/reconcile"), by("r2", push("4", event.Tick)), quarantined, "not_json"},
 	} {
 		a := f.post(t.Context(), test.header, strings.NewReader(test.body))
 		if a.Status != 200 || a.Outcome != test.want || a.Reason != test.reason || test.reason == "" && a.SettlementID != "stl-8472" {
@@ -162,16 +168,18 @@ func TestPayoutForABankIsRedeliveredWithoutABank(t *testing.T) {
 	}
 }
 
-// A payouts topic bound to ReconcileBank loses no payout.
-func TestReconcileBankDoesNotAcknowledgePayouts(t *testing.T) {
+// A payouts topic bound to ReconcileBank loses no message.
+func TestReconcileBankAcknowledgesTicksOnly(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	f := startFunction(t, append(db.env(emulatortest.Spanner(t).GRPC), "FUNCTION_TARGET=ReconcileBank")...)
-	if a := f.deliver(t.Context(), "1", plain); a.Status != 500 || !strings.Contains(a.Error, "bind the payouts topic to SettlePayout") {
-		t.Errorf("a payout: %d %s", a.Status, a.Body)
+	for n, data := range []string{plain, "[" + plain + "]", "\ufeff" + plain, strings.Replace(plain, "settlement_id", "Settlement_id", 1), ""} {
+		if a := f.deliver(t.Context(), strconv.Itoa(n), data); a.Status != 500 || !strings.Contains(a.Error, "bind the payouts topic to SettlePayout") {
+			t.Errorf("%s: %d %s", data, a.Status, a.Body)
+		}
+		f.waitForLog(t, `"severity":"CRITICAL","message":"message misrouted"`, n+1)
 	}
-	f.waitForLog(t, `"severity":"CRITICAL"`, 1)
-	if a := f.deliver(t.Context(), "2", `{"run":"ReconcileBank"}`); a.Status != 200 {
+	if a := f.deliver(t.Context(), "tick", event.Tick); a.Status != 200 {
 		t.Errorf("a tick: %d %s", a.Status, a.Body)
 	}
 	if all := db.snapshot(t); len(all.Movements)+len(all.Quarantined) != 0 {
@@ -186,6 +194,33 @@ func TestMisconfiguredDeployedFunctionDoesNotStart(t *testing.T) {
 	text, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(text), "SPANNER_DATABASE") || !strings.Contains(string(text), "DEFAULT_CURRENCY") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// A copied environment must not make a deployed function acknowledge payouts that an
+// emulator forgets. The same environment elsewhere settles, and says where.
+func TestDeployedFunctionRejectsAnEmulator(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	env := db.env(emulatortest.Spanner(t).GRPC)
+	cmd, _ := functionProcess(t.Context(), t, testBinary(t), append(slices.Clone(env), "K_SERVICE=settle-payout", "CLOUD_RUN_TIMEOUT_SECONDS=20", "PORT=0")...)
+	text, err := cmd.CombinedOutput()
+	if code := cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("%v, want exit status 1", err)
+	}
+	for _, want := range []string{"instance start rejected", "remove SPANNER_EMULATOR_HOST", "CLOUD_RUN_TIMEOUT_SECONDS is 20"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in %s", want, text)
+		}
+	}
+	f := startFunction(t, env...)
+	for _, outcome := range []string{"applied", "duplicate"} {
+		if a := f.deliver(t.Context(), "1", plain); a.Outcome != outcome {
+			t.Errorf("%d %s, want %s", a.Status, a.Body, outcome)
+		}
+	}
+	if n := strings.Count(f.log.all(), "Spanner emulator selected"); n != 1 {
+		t.Errorf("%d lines say that an emulator is selected, want one:\n%s", n, f.log.all())
 	}
 }
 

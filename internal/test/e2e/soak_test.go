@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
@@ -151,7 +152,7 @@ func (s *soak) confirm(t *testing.T) {
 	t.Helper()
 	for range 20 {
 		crash.AdvanceClock(t, s.db.client, "", time.Hour)
-		a := s.reconciler.post(t.Context(), pushHeader, strings.NewReader(`{}`))
+		a := s.reconciler.post(t.Context(), pushHeader, strings.NewReader(push("tick", event.Tick)))
 		if a.Status != http.StatusOK {
 			t.Fatalf("reconcile: %d %s %s", a.Status, a.Body, a.Error)
 		}

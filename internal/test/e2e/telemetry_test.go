@@ -23,6 +23,7 @@ import (
 	traces "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/fakebank"
 )
@@ -222,7 +223,7 @@ func TestTelemetryReachesTheCollector(t *testing.T) {
 
 	w.advanceUntilDue(t, "stl-8472")
 	reconciler := start("ReconcileBank")
-	if a := reconciler.post(t.Context(), http.Header{}, strings.NewReader("{}")); a.Status != http.StatusOK {
+	if a := reconciler.post(t.Context(), http.Header{}, strings.NewReader(push("tick", event.Tick))); a.Status != http.StatusOK {
 		t.Fatalf("answer %+v", a)
 	}
 	reconciler.stop(t)

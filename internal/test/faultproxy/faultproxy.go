@@ -42,13 +42,23 @@ type Proxy struct {
 	// Addr is the host:port that a program uses as SPANNER_EMULATOR_HOST.
 	Addr string
 
+	hook     Hook
+	dies     func(method string, at Stage) bool
 	server   *grpc.Server
+	accepted *mortalListener
 	upstream *grpc.ClientConn
 }
 
 // Start starts a proxy in front of the emulator at upstream, a host:port. The proxy runs
 // until Close.
 func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
+	return StartDeadly(ctx, upstream, hook, func(string, Stage) bool { return false })
+}
+
+// StartDeadly starts a proxy whose connections can die. After hook has let an RPC pass,
+// the proxy calls dies. On true the RPC's connection is dead: it stays open and carries
+// nothing more, as where a network drops all packets without a reset.
+func StartDeadly(ctx context.Context, upstream string, hook Hook, dies func(method string, at Stage) bool) (*Proxy, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("start fault proxy: %w", err)
@@ -58,10 +68,11 @@ func Start(ctx context.Context, upstream string, hook Hook) (*Proxy, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start fault proxy: %w", err), listener.Close())
 	}
-	p := &Proxy{Addr: listener.Addr().String(), upstream: conn}
+	p := &Proxy{Addr: listener.Addr().String(), upstream: conn, hook: hook, dies: dies}
 	p.server = grpc.NewServer(grpc.MaxRecvMsgSize(maxMessage),
-		grpc.UnknownServiceHandler(func(_ any, down grpc.ServerStream) error { return p.relay(down, hook) })) //nolint:contextcheck // the stream has its own
-	go func() { _ = p.server.Serve(listener) }() // ends with Close
+		grpc.UnknownServiceHandler(func(_ any, down grpc.ServerStream) error { return p.relay(down) })) //nolint:contextcheck // the stream has its own
+	p.accepted = &mortalListener{Listener: listener, conns: map[string]*mortalConn{}}
+	go func() { _ = p.server.Serve(p.accepted) }() // ends with Close
 	return p, nil
 }
 
@@ -80,8 +91,18 @@ type message = emptypb.Empty
 var errCut = status.Error(codes.Unavailable, "cut off by the fault proxy")
 
 // relay forwards one RPC, unary or streaming.
-func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
+func (p *Proxy) relay(down grpc.ServerStream) error {
 	method, _ := grpc.MethodFromServerStream(down)
+	at := func(stage Stage) (pass bool) {
+		if !p.hook(path.Base(method), stage) {
+			return false
+		}
+		if p.dies(path.Base(method), stage) {
+			p.accepted.kill(down.Context())
+			<-down.Context().Done()
+		}
+		return true
+	}
 	ctx, cancel := context.WithCancel(down.Context())
 	defer cancel()
 	if md, ok := metadata.FromIncomingContext(ctx); ok {
@@ -91,7 +112,7 @@ func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
 	if err := down.RecvMsg(&request); err != nil {
 		return err
 	}
-	if !hook(path.Base(method), Requested) {
+	if !at(Requested) {
 		return errCut
 	}
 	up, err := p.upstream.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
@@ -104,7 +125,7 @@ func (p *Proxy) relay(down grpc.ServerStream, hook Hook) error {
 	if err := up.CloseSend(); err != nil { // no RPC of Spanner or of a publisher has a second request
 		return err
 	}
-	return relayAnswers(down, up, func() bool { return hook(path.Base(method), Answered) })
+	return relayAnswers(down, up, func() bool { return at(Answered) })
 }
 
 func relayAnswers(down grpc.ServerStream, up grpc.ClientStream, answered func() bool) error {
