@@ -321,7 +321,7 @@ func readPush(ctx context.Context, body []byte) (d settle.Delivery, err error) {
 // builds nothing, and leaves faults of the syntax to the reader that follows. The library
 // bounds the depth by 10,000.
 func checkBounds(ctx context.Context, text []byte) error {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true))
 	var before, others int64
 	for tokens := 1; ; tokens++ {
 		if _, err := dec.ReadToken(); err != nil {
