@@ -32,7 +32,7 @@ TIMEOUT_RACE = 40m
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-# A fresh clone compiles for more than a minute, nearly all of it the Spanner client. These flags take a third off: no
+# A fresh clone compiles for more than a minute, nearly all of it the Spanner client. These flags shorten that: no
 # inlining, debug information or C, and a compiler without garbage collection. No other target shares their results, so
 # they are left out when the build cache has the ordinary Spanner client.
 LOCAL = bin/local-quick
@@ -67,7 +67,7 @@ test: ## run all tests
 
 # The packages whose tests start no emulator.
 UNIT = $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Imports}} {{.TestImports}} {{.XTestImports}}{{end}}' ./... | \
-	grep -v -e '/settleonce/emulator' -e 'emulatortest' -e 'pgcluster' | cut -d' ' -f1)
+	grep -v -e '/settleonce/emulator' -e 'emulatortest' | cut -d' ' -f1)
 
 .PHONY: check
 check: lint ## run the linters, build, and run the tests that need no emulator; before each commit
@@ -89,7 +89,7 @@ race-unit: ## run the tests that need no emulator under the race detector
 mutants: ## insert each of 22 faults and run the tests that must fail (NAME=a patch of internal/test/mutants/testdata)
 	@cd internal/test/mutants && $(GO) test -count=1 -timeout=30m -mutants.run=$(NAME)
 
-# Takes a quarter of an hour on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
+# Takes twenty minutes on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
 bench: ## compare Settle Once with alternatives, and write figures and chart into docs/ (ARGS="--quick", "--help")
 	@mkdir -p bin

@@ -82,7 +82,7 @@ type handlers struct{ settle, reconcile *event.Handler }
 func wire(cfg config.Config) (handlers, error) {
 	log := event.NewLoggerIn(cfg.Project, os.Stderr, cfg.LogLevel)
 	if cfg.EmulatorHost != "" {
-		log.Warn("Spanner emulator selected", slog.String("host", cfg.EmulatorHost))
+		log.LogAttrs(context.Background(), slog.LevelWarn, "Spanner emulator selected", slog.String("host", cfg.EmulatorHost))
 	}
 	measured := newTelemetry(cfg.Telemetry, log)
 	store := measured.Store(spannerstore.New(spannerstore.Config{

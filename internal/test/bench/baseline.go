@@ -16,53 +16,56 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
-	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
 // measureBaseline measures the client's own work for an event, and the minimum: SHA-256
 // of the message and a scan of its JSON tokens.
 func (r *run) measureBaseline(ctx context.Context) error {
-	return r.withDatabase(ctx, r.contenders[0], func(f *fixture) error { return f.baseline(ctx) })
+	return r.withDatabase(ctx, r.contenders[0], func(database string) error { return r.baseline(ctx, database) })
 }
 
-func (f *fixture) baseline(ctx context.Context) (err error) {
-	place, r := f.place(""), f.run
-	place.Options = append(place.Options, option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(answerCommits)))
-	if f.client, err = f.Open(ctx, place); err != nil {
+func (r *run) baseline(ctx context.Context, database string) error {
+	place := r.place(database, &network{}, option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(answerCommits)))
+	client, err := r.contenders[0].Open(ctx, place)
+	if err != nil {
 		return err
 	}
-	message := contender.Message(1)
-	decode := &loop{work: func() error { return decodeAndHash(message) }}
-	client := &loop{work: func() error { return f.settle(ctx, message, settle.OutcomeApplied) }}
-	sum := &loop{work: func() error { return sumSHA256(message) }}
-	scan := &loop{work: scanner(message)}
-	loops := []*loop{decode, client, sum, scan}
-	for _, l := range loops {
-		if err := l.work(); err != nil { // warms up; the client opens its session
+	defer client.Close()
+	delivery := contender.Message(1)
+	message := delivery.Message.Data
+	deliver := func() error {
+		_, err := client.Settle(ctx, delivery)
+		return err
+	}
+	loops := []func() error{func() error { return sumSHA256(message) }, scanner(message), func() error { return decodeAndHash(message) }, deliver}
+	for _, work := range loops {
+		if err := work(); err != nil { // warms up; the client opens its session
 			return err
 		}
 	}
+	table := r.report.Table(titleBaseline)
 	for range r.sizes.rounds {
-		for _, l := range loops {
-			if err := l.run(r.sizes.loop); err != nil {
+		least := 0.0
+		for i, work := range loops {
+			took, allocations, err := repeat(work, r.sizes.loop)
+			if err != nil {
 				return err
+			}
+			switch name := []string{workSum, workScan, workDecode, workAll}[i]; name {
+			case workSum, workScan:
+				table.Add("µs", took, name)
+				least += took
+			case workDecode:
+				table.AddCompared("µs", took, least, name)
+				table.Add("allocations", allocations, name)
+			default:
+				table.Add("µs", took, name)
+				table.Add("allocations", allocations, name)
 			}
 		}
 	}
-	least := make([]float64, r.sizes.rounds)
-	for i := range least {
-		least[i] = sum.times[i] + scan.times[i]
-	}
-	set := func(work, column string, c report.Cell) { r.report.Table(titleBaseline).Set(column, c, work) }
-	set("decode, validate, hash", "µs", report.Cell{Figure: report.Summarise(decode.times), Ratio: report.Ratios(decode.times, least)})
-	set("decode, validate, hash", "allocations", report.Figure(decode.allocations...))
-	set("all up to the network", "µs", report.Figure(client.times...))
-	set("all up to the network", "allocations", report.Figure(client.allocations...))
-	set("SHA-256 of the bytes", "µs", report.Figure(sum.times...))
-	set("scan of the JSON tokens", "µs", report.Figure(scan.times...))
 	return nil
 }
 
@@ -108,28 +111,29 @@ func answerCommits(ctx context.Context, method string, req, reply any, cc *grpc.
 	return invoke(ctx, method, req, reply, cc, opts...)
 }
 
-// loop repeats work for some time in each round.
-type loop struct {
-	work        func() error
-	times       []float64 // microseconds
-	allocations []float64
-}
+// The rows of the baseline.
+const (
+	workDecode = "decode, validate, hash"
+	workAll    = "all up to the network"
+	workSum    = "SHA-256 of the bytes"
+	workScan   = "scan of the JSON tokens"
+)
 
 // loopBatch is the number of repetitions between two readings of the clock.
 const loopBatch = 16
 
-func (l *loop) run(limit time.Duration) error {
-	before, n := readUsage(), 0
+// repeat repeats work for some time, and returns the microseconds and allocations of one
+// repetition.
+func repeat(work func() error, limit time.Duration) (took, allocations float64, err error) {
+	before, n := readUsage(), 0.0
 	for time.Since(before.at) < limit {
 		for range loopBatch {
-			if err := l.work(); err != nil {
-				return err
+			if err := work(); err != nil {
+				return 0, 0, err
 			}
 		}
 		n += loopBatch
 	}
-	took := time.Since(before.at)
-	l.times = append(l.times, micros(took)/float64(n))
-	l.allocations = append(l.allocations, math.Round(float64(readUsage().mallocs-before.mallocs)/float64(n)))
-	return nil
+	took = micros(time.Since(before.at)) / n
+	return took, math.Round(float64(readUsage().mallocs-before.mallocs) / n), nil
 }

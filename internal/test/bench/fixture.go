@@ -1,181 +1,236 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"cloud.google.com/go/spanner/admin/database/apiv1/databasepb"
+	"google.golang.org/api/option"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
-	"github.com/settleonce/settleonce/internal/test/bench/latencyproxy"
-	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// fixture is a contender with its own database and, after connect, a warm client.
+// settleOnce is the name of the contender to which ratios refer.
+const settleOnce = "Settle Once"
+
+// fixture is a contender with its own database and client.
 type fixture struct {
 	contender.Contender
 	run      *run
 	database string
-	client   contender.Settler   // nil before connect
-	proxy    *latencyproxy.Proxy // nil: no simulated network
-	meter    *meter              // counts the client's traffic; nil: not counted
+	network  *network
+	client   contender.Settler
 }
 
-// newFixture creates a database with the contender's tables.
-func (r *run) newFixture(ctx context.Context, c contender.Contender) (*fixture, error) {
+// withDatabase calls use with a new database with the contender's tables, and drops it.
+func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(database string) error) error {
 	statements, err := c.Statements()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	f := &fixture{Contender: c, run: r}
+	var (
+		name string
+		drop = func() error { return nil } // those of PostgreSQL end with their server
+	)
 	switch {
-	case c.System == contender.Postgres:
-		f.database, err = r.postgres.CreateDatabase(ctx, statements)
-	case r.emulator != nil:
-		f.database, err = r.emulator.CreateDatabase(ctx, "", statements)
+	case c.Postgres:
+		name, err = r.postgres.CreateDatabase(ctx, statements)
+	case r.instance == "":
+		name, err = r.emulator.CreateDatabase(ctx, "", statements)
+		drop = func() error { return r.emulator.DropDatabase(ctx, name) }
 	default:
-		f.database, err = r.databases.create(ctx, statements)
-	}
-	return f, err
-}
-
-// close closes the client and drops the database.
-func (f *fixture) close(ctx context.Context) error {
-	if f.client != nil {
-		f.client.Close()
-	}
-	if f.proxy != nil {
-		f.proxy.Close()
-	}
-	switch {
-	case f.System == contender.Postgres:
-		return f.run.postgres.DropDatabase(ctx, f.database)
-	case f.run.emulator != nil:
-		return f.run.emulator.DropDatabase(ctx, f.database)
-	}
-	return f.run.databases.drop(ctx, f.database)
-}
-
-// server returns the server's host:port. There is none for a real instance.
-func (f *fixture) server() string {
-	if f.System == contender.Postgres {
-		return f.run.postgres.Addr
-	}
-	return f.run.emulator.GRPC
-}
-
-// place locates the database. addr is the host:port of a proxy; empty means the server.
-func (f *fixture) place(addr string) contender.Place {
-	p := contender.Place{Database: f.database, Now: time.Now}
-	if f.System == contender.Postgres {
-		p.Database = f.run.postgres.Connection(f.database, cmp.Or(addr, f.server()))
-		if f.meter != nil {
-			p.Dial = f.meter.dial
+		name, err = createIn(ctx, r.admin, r.instance, statements)
+		drop = func() error {
+			return r.admin.DropDatabase(context.WithoutCancel(ctx), &databasepb.DropDatabaseRequest{Database: name})
 		}
-		return p
 	}
-	if f.run.emulator != nil {
-		p.Emulator = cmp.Or(addr, f.server())
+	if err != nil {
+		return err
 	}
-	if f.meter != nil {
-		p.Options = f.meter.options()
+	return errors.Join(use(name), drop())
+}
+
+// place locates a database.
+func (r *run) place(database string, n *network, options ...option.ClientOption) contender.Place {
+	p := contender.Place{Database: database, Dial: n.dial, Options: append(n.options(), options...), Now: time.Now}
+	if r.instance == "" {
+		p.Emulator = r.emulator.GRPC
 	}
 	return p
 }
 
+// withFixture calls use with a fixture in the given network. Its client has no connection
+// yet.
+func (r *run) withFixture(ctx context.Context, c contender.Contender, n *network, use func(*fixture) error) error {
+	return r.withDatabase(ctx, c, func(database string) (err error) {
+		f := &fixture{Contender: c, run: r, database: database, network: n}
+		n.byTurn = c.Postgres
+		if f.client, err = c.Open(ctx, r.place(database, f.network)); err != nil {
+			return err
+		}
+		defer f.client.Close()
+		return use(f)
+	})
+}
+
+// figure is the figure of a turn.
+type figure struct {
+	title, column string
+	value         float64
+}
+
+// inTurn takes the rounds of a measure: a turn of each contender in a network with the
+// given round trip. Each round has its own emulator. It reports the figures with their
+// ratios to those of Settle Once, which has the first turn.
+func (r *run) inTurn(ctx context.Context, roundTrip time.Duration, turn func(*fixture) ([]figure, error)) error {
+	round := func() error {
+		var base []figure
+		for _, c := range r.contenders {
+			n := &network{roundTrip: roundTrip, precise: true}
+			err := r.withFixture(ctx, c, n, func(f *fixture) error {
+				figures, err := turn(f)
+				for i, g := range figures {
+					of := 0.0
+					if base != nil {
+						of = base[i].value
+					}
+					r.report.Table(g.title).AddCompared(g.column, g.value, of, c.Name)
+				}
+				if base == nil {
+					base = figures
+				}
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for range r.sizes.rounds {
+		if err := r.withEmulator(ctx, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withFixtures calls use with a fixture for each contender.
+func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, use func([]*fixture) error) error {
+	if len(contenders) == 0 {
+		return use(nil)
+	}
+	return r.withFixture(ctx, contenders[0], &network{}, func(first *fixture) error {
+		return r.withFixtures(ctx, contenders[1:], func(others []*fixture) error {
+			return use(append([]*fixture{first}, others...))
+		})
+	})
+}
+
+// kind is a kind of event.
+type kind struct {
+	name     string
+	delivery func(n int) settle.Delivery
+	want     settle.Outcome
+}
+
+// The events are in the order of one settlement's deliveries.
+var (
+	fresh     = kind{"fresh", contender.Message, settle.OutcomeApplied}
+	duplicate = kind{"duplicate", contender.Message, settle.OutcomeDuplicate}
+	conflict  = kind{"conflict", conflicting, settle.OutcomeConflict}
+	events    = []kind{fresh, duplicate, conflict}
+
+	// furtherEvents are those that only Settle Once treats in a way of its own.
+	unsettled        = kind{"redelivered, not settled", redelivered(func(n int) settle.Delivery { return contender.Message(-n) }), settle.OutcomeApplied}
+	duplicateAgain   = kind{"duplicate, redelivered", redelivered(contender.Message), settle.OutcomeDuplicate}
+	conflictAgain    = kind{"known conflict, redelivered", redelivered(conflicting), settle.OutcomeConflict}
+	quarantined      = kind{"quarantined", contender.Malformed, settle.OutcomeQuarantined}
+	quarantinedAgain = kind{"known in quarantine", contender.Malformed, settle.OutcomeQuarantined}
+	furtherEvents    = []kind{unsettled, duplicateAgain, conflictAgain, quarantined, quarantinedAgain}
+)
+
+func conflicting(n int) settle.Delivery { return contender.Conflicting(n, 1) }
+
+// redelivered makes deliveries redeliveries.
+func redelivered(of func(n int) settle.Delivery) func(n int) settle.Delivery {
+	return func(n int) settle.Delivery {
+		d := of(n)
+		d.Attempt++
+		return d
+	}
+}
+
+// settle settles an event of settlement n and checks the outcome.
+func (f *fixture) settle(ctx context.Context, e kind, n int) (took time.Duration, err error) {
+	d := e.delivery(n)
+	began := time.Now()
+	got, err := f.client.Settle(ctx, d)
+	took = time.Since(began)
+	if err == nil && got != e.want {
+		err = fmt.Errorf("outcome %v, want %v", got, e.want)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s, %s event: %w", f.Name, e.name, err)
+	}
+	return took, nil
+}
+
+// events returns the contender's kinds of events.
+func (f *fixture) events() []kind {
+	if f.Name == settleOnce {
+		return slices.Concat(events, furtherEvents)
+	}
+	return events
+}
+
 // warmEvents is the number of events before a measurement, enough for every connection
 // of a client.
-const warmEvents = 12
+const warmEvents = 8
 
-// connect opens a warm client behind a network with the given round trip; 0 means
-// without a proxy.
-func (f *fixture) connect(ctx context.Context, roundTrip time.Duration) (err error) {
-	addr := ""
-	if roundTrip > 0 {
-		if f.proxy, err = latencyproxy.Start(ctx, f.server(), roundTrip, nil); err != nil {
-			return err
-		}
-		addr = f.proxy.Addr
-	}
-	if f.client, err = f.Open(ctx, f.place(addr)); err != nil {
-		return err
-	}
+// prepare settles events of the given kinds on every connection, because a connection
+// prepares statements at the first event of a kind.
+func (f *fixture) prepare(ctx context.Context, kinds ...kind) error {
 	for range warmEvents {
-		if err := f.settleFresh(ctx); err != nil {
-			return err
+		n := f.run.number()
+		for _, e := range kinds {
+			if _, err := f.settle(ctx, e, n); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// settle settles a message and checks the outcome.
-func (f *fixture) settle(ctx context.Context, message []byte, want settle.Outcome) error {
-	got, err := f.client.Settle(ctx, message)
-	if err != nil {
-		return fmt.Errorf("%s: %w", f.Key, err)
-	}
-	if got != want {
-		return fmt.Errorf("%s: outcome %v, want %v", f.Key, got, want)
-	}
-	return nil
-}
-
-func (f *fixture) settleFresh(ctx context.Context) error {
-	return f.settle(ctx, f.run.message(), settle.OutcomeApplied)
-}
-
-// withDatabase calls use with a fixture that is not connected.
-func (r *run) withDatabase(ctx context.Context, c contender.Contender, use func(*fixture) error) error {
-	f, err := r.newFixture(ctx, c)
-	if err != nil {
-		return err
-	}
-	return errors.Join(use(f), f.close(ctx))
-}
-
-// withFixture calls use with a connected fixture. m, if not nil, counts its traffic.
-func (r *run) withFixture(ctx context.Context, c contender.Contender, m *meter, use func(*fixture) error) error {
-	return r.withFixtures(ctx, []contender.Contender{c}, 0, m, func(fixtures []*fixture) error { return use(fixtures[0]) })
-}
-
-// withFixtures calls use with a connected fixture for each contender, behind a network
-// with the given round trip. m, if not nil, counts the traffic of all.
-func (r *run) withFixtures(ctx context.Context, contenders []contender.Contender, roundTrip time.Duration, m *meter, use func([]*fixture) error) (err error) {
-	var fixtures []*fixture
-	defer func() {
-		for _, f := range fixtures {
-			err = errors.Join(err, f.close(ctx))
+// turn settles events of one kind, one at a time, and returns their times in
+// milliseconds. After the limit it ends early, but not without an event.
+func (f *fixture) turn(ctx context.Context, e kind, numbers []int, limit time.Duration) (times []float64, err error) {
+	start := time.Now()
+	for _, n := range numbers {
+		if len(times) > 0 && time.Since(start) >= limit {
+			break
 		}
-	}()
-	for _, c := range contenders {
-		f, err := r.newFixture(ctx, c)
+		took, err := f.settle(ctx, e, n)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		f.meter, fixtures = m, append(fixtures, f)
-		if err := f.connect(ctx, roundTrip); err != nil {
-			return err
-		}
+		times = append(times, millis(took))
 	}
-	return use(fixtures)
+	return times, nil
 }
 
-// rounds are the figures of the rounds by the contenders' names.
-type rounds map[string][]float64
-
-// compared returns a contender's figure and its ratio to Settle Once's.
-func (r rounds) compared(name string) report.Cell {
-	c := report.Figure(r[name]...)
-	if name != settleOnce {
-		c.Ratio = report.Ratios(r[name], r[settleOnce])
+// numbers returns the numbers of a turn's settlements.
+func (r *run) numbers() []int {
+	numbers := make([]int, r.sizes.events)
+	for i := range numbers {
+		numbers[i] = r.number()
 	}
-	return c
+	return numbers
 }
-
-// settleOnce is the name of the contender in the tables. Ratios refer to it.
-const settleOnce = "Settle Once"
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 

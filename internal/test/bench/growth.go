@@ -4,101 +4,89 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 )
 
-// duplicatesUpTo is the highest number of rows for measured duplicates. The emulator
-// scans all rows in a query, half a minute with a million.
-const duplicatesUpTo = 100_000
-
-// measureGrowth measures events by the number of stored settlements.
+// measureGrowth measures events by the number of stored settlements. A contender's
+// numbers of rows take turns, each with its own database.
 func (r *run) measureGrowth(ctx context.Context) error {
 	for _, c := range r.contenders {
-		rows := slices.Clone(r.sizes.rows)
+		rows := r.sizes.rows
 		if c.Name == settleOnce {
-			rows = append(rows, r.sizes.moreRows...)
+			rows = slices.Concat(rows, r.sizes.moreRows)
 		}
-		slices.Sort(rows)
-		rows = slices.Compact(rows)
-		err := r.withFixtures(ctx, slices.Repeat([]contender.Contender{c}, len(rows)), 0, &meter{}, func(fixtures []*fixture) error {
-			return r.growth(ctx, c, fixtures, rows)
+		err := r.withFixtures(ctx, slices.Repeat([]contender.Contender{c}, len(rows)), func(fixtures []*fixture) error {
+			for i, f := range fixtures {
+				r.log("growth of %s: load %d rows", c.Name, rows[i])
+				if err := f.prepare(ctx, fresh, duplicate); err != nil { // while the tables are small
+					return err
+				}
+				if err := contender.Load(ctx, f.client, rows[i]); err != nil {
+					return fmt.Errorf("load %d rows: %w", rows[i], err)
+				}
+			}
+			return r.growth(ctx, fixtures, rows)
 		})
 		if err != nil {
-			return fmt.Errorf("%s: %w", c.Key, err)
+			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
 	return nil
 }
 
-// loaded is a fixture with stored settlements, and the figures of its rounds.
-type loaded struct {
-	*fixture
-	rows int
+// The columns of growth with a ratio to the first number of rows.
+const (
+	columnFresh     = "fresh, ms"
+	columnDuplicate = "duplicate, ms"
+)
 
-	trips, fresh, cpu, duplicate []float64
-}
-
-// growth measures one contender. Its numbers of rows take turns, each with its own
-// database.
-func (r *run) growth(ctx context.Context, c contender.Contender, fixtures []*fixture, rows []int) error {
-	var all []*loaded
-	for i, f := range fixtures {
-		l := &loaded{fixture: f, rows: rows[i]}
-		all = append(all, l)
-		if err := l.load(ctx); err != nil {
-			return fmt.Errorf("load %d rows: %w", l.rows, err)
-		}
-	}
-	r.log("growth of %s: rounds", c.Name)
+func (r *run) growth(ctx context.Context, fixtures []*fixture, rows []int) error {
+	r.log("growth of %s: rounds", fixtures[0].Name)
 	for range r.sizes.rounds {
-		for _, l := range all {
-			if err := l.measure(ctx); err != nil {
-				return fmt.Errorf("with %d rows: %w", l.rows, err)
+		var first grown
+		for i, f := range fixtures {
+			g, err := f.grow(ctx)
+			if err != nil {
+				return fmt.Errorf("with %d rows: %w", rows[i], err)
+			}
+			table, labels := r.report.Table(titleGrowth), []string{f.Name, fmt.Sprint(rows[i])}
+			table.Add(columnRPCs, g.trips, labels...)
+			table.AddCompared(columnFresh, g.fresh, first.fresh, labels...)
+			table.AddCompared(columnDuplicate, g.duplicate, first.duplicate, labels...)
+			if i == 0 {
+				first = g
 			}
 		}
 	}
-	for _, l := range all {
-		set := func(column string, cell report.Cell) {
-			r.report.Table(titleGrowth).Set(column, cell, c.Name, fmt.Sprint(l.rows))
-		}
-		set("round trips", report.Figure(l.trips...))
-		set("fresh, ms", report.Figure(l.fresh...))
-		set("ratio to the first", report.Cell{Figure: report.Ratios(l.fresh, all[0].fresh)})
-		set("client µs", report.Figure(l.cpu...))
-		set("duplicate, ms", report.Figure(l.duplicate...))
-	}
 	return nil
 }
 
-// load prepares the connections while the tables are small, then inserts the rows.
-func (l *loaded) load(ctx context.Context) error {
-	l.run.log("growth of %s: load %d rows", l.Name, l.rows)
-	if err := l.prepare(ctx); err != nil {
-		return err
-	}
-	return l.Load(ctx, l.place(""), 0, l.rows)
-}
+// grown are the figures of a turn with a number of stored rows.
+type grown struct{ trips, fresh, duplicate float64 }
 
-// measure takes a turn.
-func (l *loaded) measure(ctx context.Context) error {
-	numbers, limit := l.run.numbers(), l.run.sizes.turn
-	traffic := l.meter.read()
-	before := readUsage()
-	fresh, err := l.turn(ctx, events[0], numbers, limit)
+// grow takes a turn.
+func (f *fixture) grow(ctx context.Context) (g grown, err error) {
+	numbers, limit := f.run.numbers(), f.run.sizes.turn
+	traffic := f.network.read()
+	times, err := f.turn(ctx, fresh, numbers, limit)
 	if err != nil {
-		return err
+		return grown{}, err
 	}
-	after := readUsage()
-	settled := float64(len(fresh))
-	l.trips = append(l.trips, l.meter.read().since(traffic).roundTrips(l.System)/settled)
-	l.fresh = append(l.fresh, report.Median(fresh))
-	l.cpu = append(l.cpu, micros(after.cpu-before.cpu)/settled)
-	if l.rows > duplicatesUpTo {
-		return nil
+	g.trips = float64(f.network.read().since(traffic).roundTrips) / float64(len(times))
+	g.fresh = report.Median(times)
+	if times, err = f.turn(ctx, duplicate, numbers[:len(times)], limit); err != nil {
+		return grown{}, err
 	}
-	duplicate, err := l.turn(ctx, events[1], numbers[:len(fresh)], limit)
-	l.duplicate = append(l.duplicate, report.Median(duplicate))
-	return err
+	g.duplicate = report.Median(times)
+	if s, ok := f.client.(interface {
+		ClockAhead(ctx context.Context) (time.Duration, error)
+	}); ok && f.run.instance == "" {
+		var ahead time.Duration
+		ahead, err = s.ClockAhead(ctx)
+		g.duplicate -= millis(ahead)
+	}
+	return g, err
 }

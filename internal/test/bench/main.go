@@ -22,6 +22,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -29,8 +31,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/spf13/cobra"
 
 	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
@@ -47,104 +47,80 @@ func main() {
 }
 
 func execute(ctx context.Context, args []string, s term.Streams) (exitCode int) {
-	root := newRoot(s) //nolint:contextcheck // cobra passes ctx to the command
-	root.SetArgs(args)
-	if err := root.ExecuteContext(ctx); err != nil {
+	r := &run{progress: s.Err}
+	err := r.parse(args, s.Err)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return term.ExitOK
+	case err == nil:
+		err = r.publish(ctx, s.Out, "docs")
+	}
+	if err != nil {
 		_, _ = fmt.Fprintf(s.Err, "bench: %v\n", err)
 		return term.ExitError
 	}
 	return term.ExitOK
 }
 
-type flags struct {
-	quick    bool
-	rows     []int
-	only     []string
-	instance string
-}
-
-func newRoot(s term.Streams) *cobra.Command {
-	var f flags
-	root := &cobra.Command{
-		Use:   "bench",
-		Short: "Compare Settle Once with other ways to settle a payout once",
-		Long: `Compare Settle Once with other ways to settle a payout once, on this machine: round
-trips and bytes of an event, latency with a network of 0 to 20 ms, throughput, growth
-with the stored rows, crashes, cold starts, and the client's own work.
+const usageText = `Compare Settle Once with other ways to settle a payout once, on this machine.
 
 The run starts the Spanner emulator, and PostgreSQL if it is installed. With --instance
-it measures a real Spanner instance, in databases that it creates and drops again; it
-refuses any other database. A full run writes docs/benchmarks.md and its chart.
+it measures a real Spanner instance, in databases that it creates and drops again. A run
+of all measures with the usual sizes writes docs/benchmarks.md and its chart.
 
-Exit codes: 0 measured, 2 usage error, or measuring or writing failed.`,
-		Example: `  bench
-  bench --quick
-  bench --only latency,throughput
-  bench --quick --rows 100000 --only growth
-  bench --instance projects/my-project/instances/my-instance`,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true, // the usage would hide the error
-		SilenceErrors: true, // execute prints it
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.check(); err != nil {
-				return err
+Exit codes: 0 measured, 2 usage error, or measuring or writing failed.
+
+`
+
+// parse sets the options of the run.
+func (r *run) parse(args []string, out io.Writer) error {
+	set := flag.NewFlagSet("bench", flag.ContinueOnError)
+	set.SetOutput(io.Discard) // execute prints the error
+	small := set.Bool("quick", false, "take two minutes: show that everything works, with imprecise figures")
+	set.Func("only", "take only these `measures`: "+strings.Join(measureNames(), ","), func(names string) error {
+		r.only = strings.Split(names, ",")
+		for _, name := range r.only {
+			if !slices.Contains(measureNames(), name) {
+				return fmt.Errorf("unknown measure %q", name)
 			}
-			docs := ""
-			if f.sizes().name == report.Full && f.instance == "" {
-				docs = "docs"
-			}
-			r := &run{sizes: f.sizes(), only: f.only, instance: f.instance, progress: s.Err}
-			return r.publish(cmd.Context(), s.Out, docs)
-		},
-	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return fmt.Errorf("%w; see bench --help", err) })
-	root.SetOut(s.Out)
-	root.SetErr(s.Err)
-	set := root.Flags()
-	set.BoolVar(&f.quick, "quick", false, "take about a minute: show that everything works, with imprecise figures")
-	set.StringSliceVar(&f.only, "only", nil, "take only these `measures`: "+strings.Join(measureNames(), ", "))
-	set.IntSliceVar(&f.rows, "rows", nil, "additional `numbers` of stored rows for the growth of Settle Once, in place of a million, which needs 8 GB; such as 100000")
-	set.StringVar(&f.instance, "instance", "", "measure in this real Spanner `instance`: projects/P/instances/I")
-	return root
-}
-
-// sizes returns the sizes of the run.
-func (f flags) sizes() sizes {
-	chosen := usual
-	if f.quick {
-		chosen = quick
-	}
-	if f.rows != nil {
-		chosen.moreRows = f.rows
-	}
-	if f.rows != nil || f.only != nil {
-		chosen.name += ", changed"
-	}
-	return chosen
-}
-
-// maxRows is below the numbers of new settlements.
-const maxRows = firstNumber / 10
-
-func (f flags) check() error {
-	for _, rows := range f.rows {
-		if rows < 1 || rows > maxRows {
-			return fmt.Errorf("--rows %d: out of range; use 1 to %d", rows, maxRows)
 		}
-	}
-	for _, name := range f.only {
-		if !slices.Contains(measureNames(), name) {
-			return fmt.Errorf("--only %s: unknown measure; use %s", name, strings.Join(measureNames(), ", "))
-		}
+		return nil
+	})
+	set.StringVar(&r.instance, "instance", "", "measure in this real Spanner `instance`: projects/P/instances/I")
+	err := set.Parse(args)
+	r.choose(*small)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		set.SetOutput(out)
+		_, _ = io.WriteString(out, usageText) // to the terminal
+		set.PrintDefaults()
+		return err
+	case err != nil:
+		return fmt.Errorf("%w; see bench --help", err)
+	case set.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; see bench --help", set.Arg(0))
+	case r.instance != "" && !instanceName.MatchString(r.instance):
+		return fmt.Errorf("instance %q: use projects/P/instances/I: bench uses only databases that it has created", r.instance)
 	}
 	return nil
 }
 
-// publish takes the measures, writes the tables to out, and writes them and the chart
-// into the directory docs; empty means no directory.
+// choose chooses the sizes of the run.
+func (r *run) choose(small bool) {
+	r.sizes = usual
+	if small {
+		r.sizes = quick
+	}
+	if r.only != nil || r.instance != "" {
+		r.sizes.name += ", changed"
+	}
+}
+
+// publish takes the measures and writes the tables to out. A full run also writes them
+// and the chart into the directory docs.
 func (r *run) publish(ctx context.Context, out io.Writer, docs string) (err error) {
 	var page *report.Page
-	if docs != "" {
+	if r.sizes.name == report.Full {
 		if page, err = report.OpenPage(docs); err != nil { // before the long run
 			return err
 		}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/settleonce/settleonce/internal/term"
 	"github.com/settleonce/settleonce/internal/test/bench/contender"
-	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/bench/report"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
@@ -38,7 +36,7 @@ var tiny = sizes{
 	roundTrips: []time.Duration{0, 5 * time.Millisecond},
 	inFlight:   []int{1, 64}, turn: 20 * time.Millisecond,
 	rows: []int{10, 50}, moreRows: []int{70}, kills: 2,
-	storm: 10, stormPause: 5 * time.Millisecond, starts: 1, loop: time.Millisecond,
+	storm: 10, stormPause: 5 * time.Millisecond, requests: 5, starts: 1, loop: time.Millisecond,
 }
 
 func TestTinyRun(t *testing.T) {
@@ -51,6 +49,7 @@ func TestTinyRun(t *testing.T) {
 	}
 	var printed bytes.Buffer
 	tinyRun := &run{sizes: tiny, progress: t.Output()}
+	tinyRun.sizes.name = report.Full
 	if err := tinyRun.publish(t.Context(), &printed, dir); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,7 @@ func TestTinyRun(t *testing.T) {
 	if want := before + "\n" + printed.String() + "\n" + after; string(page) != want {
 		t.Errorf("the page:\n%s\nwant:\n%s", page, want)
 	}
-	if !strings.Contains(printed.String(), "not a full run (tiny)") || !strings.Contains(printed.String(), "### "+titleWire) {
+	if !strings.Contains(printed.String(), "### "+titleWire) {
 		t.Errorf("printed:\n%s", &printed)
 	}
 	chart, err := os.ReadFile(filepath.Join(dir, "benchmarks.svg"))
@@ -83,22 +82,24 @@ func checkSizes(t *testing.T, r *report.Report) {
 	for _, row := range r.Table(titleContenders).Rows {
 		if text := row.Cells["method"].Text; strings.HasPrefix(text, leftOut) {
 			contenders--
-			if text != leftOut+pgcluster.ErrNotFound.Error() {
+			if text != leftOut+contender.ErrNoPostgres.Error() {
 				t.Errorf("%s is %s", row.Labels, text)
 			}
 		}
 	}
 	for title, want := range map[string][2]int{
-		titleLimits:     {11, 3},
-		titleWire:       {3 * contenders, 4},
+		titleLimits:     {len(tiny.limits()), 3},
+		titleWire:       {3*contenders + len(furtherEvents), 4},
 		titleCPU:        {contenders, 2},
 		titleFresh:      {contenders + 2, len(tiny.roundTrips)},
-		titleDuplicate:  {contenders, len(tiny.roundTrips)},
+		titleDuplicate:  {contenders + 2, len(tiny.roundTrips)},
 		titleThroughput: {contenders, len(tiny.inFlight)},
-		titleGrowth:     {len(tiny.rows)*contenders + 1, 5},
+		titleGrowth:     {len(tiny.rows)*contenders + 1, 3},
 		titleStorm:      {4, 6},
+		titleFairness:   {3, 4},
+		titleInput:      {5, 3},
 		titleCrashes:    {contenders, 6},
-		titleColdStart:  {3, 5},
+		titleColdStart:  {3, 6},
 		titleBaseline:   {4, 2},
 	} {
 		table := r.Table(title)
@@ -108,13 +109,13 @@ func checkSizes(t *testing.T, r *report.Report) {
 	}
 }
 
-func figure(t *testing.T, r *report.Report, title, column string, labels ...string) report.Summary {
+func medianOf(t *testing.T, r *report.Report, title, column string, labels ...string) float64 {
 	t.Helper()
-	cell, ok := r.Table(title).Find(column, labels...)
-	if !ok || cell.Figure.Rounds == 0 {
-		t.Errorf("%s, %v: no figure of %s", title, labels, column)
+	cell := r.Table(title).Find(column, labels...)
+	if cell == nil || len(cell.Rounds) == 0 {
+		t.Fatalf("%s, %v: no figure of %s", title, labels, column)
 	}
-	return cell.Figure
+	return median(cell)
 }
 
 // checkWire checks the round trips, which do not depend on the machine, and that the
@@ -122,7 +123,9 @@ func figure(t *testing.T, r *report.Report, title, column string, labels ...stri
 func checkWire(t *testing.T, r *report.Report) {
 	t.Helper()
 	trips := map[string]float64{
-		"Settle Once fresh": 1, "Settle Once duplicate": 2, "Settle Once conflict": 3,
+		"Settle Once fresh": 1, "Settle Once duplicate": 2, "Settle Once conflict": 5,
+		"Settle Once redelivered, not settled": 2, "Settle Once duplicate, redelivered": 1, "Settle Once known conflict, redelivered": 3,
+		"Settle Once quarantined": 1, "Settle Once known in quarantine": 1,
 		"transaction only fresh": 2, "transaction only duplicate": 2, "transaction only conflict": 3,
 		"SELECT, two INSERTs fresh": 4, "SELECT, two INSERTs duplicate": 2, "SELECT, two INSERTs conflict": 2,
 		"store, effect, update fresh": 6, "store, effect, update duplicate": 2, "store, effect, update conflict": 2,
@@ -130,19 +133,19 @@ func checkWire(t *testing.T, r *report.Report) {
 	}
 	for _, row := range r.Table(titleWire).Rows {
 		key := strings.Join(row.Labels, " ")
-		got := row.Cells["round trips"].Figure
-		if want := trips[key]; got.Low != want || got.High != want {
+		got := row.Cells["round trips"].Rounds
+		if want := trips[key]; slices.Min(got) != want || slices.Max(got) != want {
 			t.Errorf("%s: %v round trips, want %v", key, got, want)
 		}
-		if row.Cells["commits"].Figure.Low < 1 || row.Cells["bytes sent"].Figure.Low < 100 || row.Cells["bytes received"].Figure.Low < 50 {
+		if median(row.Cells["bytes sent"]) < 100 || median(row.Cells["bytes received"]) < 50 {
 			t.Errorf("%s: %v", key, row.Cells)
 		}
 	}
-	for kind, title := range map[string]string{eventFresh: titleFresh, eventDuplicate: titleDuplicate} {
+	for kind, title := range map[string]string{fresh.name: titleFresh, duplicate.name: titleDuplicate} {
 		for _, row := range r.Table(title).Rows {
 			least := 5 * trips[row.Labels[0]+" "+kind]
-			if got := figure(t, r, title, "5 ms", row.Labels...); got.Low < least {
-				t.Errorf("%s, %v: %v ms, but the network alone takes %v", title, row.Labels, got.Low, least)
+			if got := medianOf(t, r, title, "5 ms", row.Labels...); got < least {
+				t.Errorf("%s, %v: %v ms, but the network alone takes %v", title, row.Labels, got, least)
 			}
 		}
 	}
@@ -151,7 +154,7 @@ func checkWire(t *testing.T, r *report.Report) {
 func checkCrashes(t *testing.T, r *report.Report) {
 	t.Helper()
 	for _, row := range r.Table(titleCrashes).Rows {
-		n := func(column string) float64 { return row.Cells[column].Figure.Median }
+		n := func(column string) float64 { return median(row.Cells[column]) }
 		if n("kills") != float64(tiny.kills) || n("correct")+n("lost")+n("doubled") != n("kills") || n("lost") != 0 {
 			t.Errorf("%v: %v", row.Labels, row.Cells)
 		}
@@ -167,28 +170,24 @@ func checkCrashes(t *testing.T, r *report.Report) {
 
 func checkColdStart(t *testing.T, r *report.Report) {
 	t.Helper()
-	function, empty := programNames["function"], programNames["empty"]
-	listening, answered := figure(t, r, titleColdStart, "listening, ms", function), figure(t, r, titleColdStart, "first answer, ms", function)
-	if answered.Median <= listening.Median {
+	listening, answered := medianOf(t, r, titleColdStart, "listening, ms", functionSettle), medianOf(t, r, titleColdStart, "first answer, ms", functionSettle)
+	if answered <= listening {
 		t.Errorf("cold start: listening after %v, answered after %v", listening, answered)
 	}
-	if figure(t, r, titleColdStart, "packages", function).Median <= figure(t, r, titleColdStart, "packages", empty).Median {
+	if medianOf(t, r, titleColdStart, "packages", functionSettle) <= medianOf(t, r, titleColdStart, "packages", functionEmpty) {
 		t.Error("cold start: the empty function has no fewer packages")
-	}
-	if inits := r.Table(titleInits).Rows; len(inits) < 3 {
-		t.Errorf("cold start: %d initialisations", len(inits))
 	}
 }
 
 func checkBaseline(t *testing.T, r *report.Report) {
 	t.Helper()
-	decode := figure(t, r, titleBaseline, "allocations", "decode, validate, hash").Median
-	client := figure(t, r, titleBaseline, "allocations", "all up to the network").Median
+	decode := medianOf(t, r, titleBaseline, "allocations", workDecode)
+	client := medianOf(t, r, titleBaseline, "allocations", workAll)
 	if decode > 20 || client <= decode {
 		t.Errorf("baseline: %v allocations to decode, %v up to the network", decode, client)
 	}
 	for _, row := range r.Table(titleBaseline).Rows {
-		if row.Cells["µs"].Figure.Low <= 0 {
+		if slices.Min(row.Cells["µs"].Rounds) <= 0 {
 			t.Errorf("baseline: %v takes %v", row.Labels, row.Cells["µs"])
 		}
 	}
@@ -196,18 +195,20 @@ func checkBaseline(t *testing.T, r *report.Report) {
 
 func TestMarksExceededLimits(t *testing.T) {
 	t.Parallel()
-	r := &run{report: report.Report{Tables: newTables()}}
-	r.report.Table(titleWire).Set("round trips", report.Figure(1, 2), settleOnce, eventFresh)
-	r.report.Table(titleWire).Set("round trips", report.Figure(2), settleOnce, eventDuplicate)
-	r.report.Table(titleThroughput).Set("64 in flight", report.Cell{Ratio: report.Summarise([]float64{0.5})}, rival)
+	r := &run{sizes: tiny, report: report.Report{Tables: newTables()}}
+	for _, trips := range []float64{1, 2} {
+		r.report.Table(titleWire).Add("round trips", trips, settleOnce, fresh.name)
+	}
+	r.report.Table(titleWire).Add("round trips", 2, settleOnce, duplicate.name)
+	r.report.Table(titleThroughput).AddCompared("64 in flight", 5, 10, rival)
 	r.checkLimits()
 	var got []string
 	for _, row := range r.report.Table(titleLimits).Rows {
 		got = append(got, fmt.Sprintf("%s: %v, found %v, %v", row.Labels[0], row.Cells["limit"], row.Cells["found"], row.Cells["holds"]))
 	}
 	want := []string{
-		"RPCs of a fresh event: ≤ 1, found 2, NO",
-		"RPCs of a duplicate event: ≤ 2, found 2, yes",
+		"RPCs: fresh: ≤ 1, found 2, NO",
+		"RPCs: duplicate: ≤ 2, found 2, yes",
 		"throughput with 64 in flight, times that of SELECT, two INSERTs: ≥ 3, found 2, NO",
 	}
 	if !slices.Equal(got, want) {
@@ -255,11 +256,9 @@ func TestRejectsUsageErrors(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--database", "projects/p/instances/i/databases/production"}, "unknown flag"},
+		{[]string{"--database", "projects/p/instances/i/databases/production"}, "not defined"},
 		{[]string{"--instance", "projects/p/instances/in/databases/production"}, "only databases that it has created"},
 		{[]string{"--only", "nothing"}, "unknown measure"},
-		{[]string{"--rows", "0"}, "out of range"},
-		{[]string{"--rows", strconv.Itoa(maxRows + 1)}, "out of range"},
 		{[]string{"--quik"}, "bench --help"},
 		{[]string{"argument"}, "argument"},
 	} {
@@ -273,7 +272,8 @@ func TestRejectsUsageErrors(t *testing.T) {
 
 func TestReadsThePageBeforeTheRun(t *testing.T) {
 	t.Parallel()
-	if err := new(run).publish(t.Context(), io.Discard, filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
+	r := &run{sizes: usual}
+	if err := r.publish(t.Context(), io.Discard, filepath.Join(t.TempDir(), "absent")); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
 }
@@ -281,11 +281,19 @@ func TestReadsThePageBeforeTheRun(t *testing.T) {
 // Only a full run on the emulator may replace the figures of the documentation.
 func TestSizesOfAChangedRun(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]flags{
-		report.Full: {}, "quick": {quick: true}, "usual, changed": {rows: []int{7}}, "quick, changed": {quick: true, only: []string{"wire"}},
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{nil, report.Full},
+		{[]string{"--quick"}, "quick"},
+		{[]string{"--only", "wire"}, "usual, changed"},
+		{[]string{"--only", "wire", "--quick"}, "quick, changed"},
+		{[]string{"--instance", "projects/p/instances/in"}, "usual, changed"},
 	} {
-		if got := f.sizes().name; got != want {
-			t.Errorf("%+v: sizes %q, want %q", f, got, want)
+		r := &run{}
+		if err := r.parse(test.args, io.Discard); err != nil || r.sizes.name != test.want {
+			t.Errorf("%v: sizes %q, %v", test.args, r.sizes.name, err)
 		}
 	}
 }

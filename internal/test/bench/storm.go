@@ -19,8 +19,8 @@ import (
 func (r *run) measureStorm(ctx context.Context) error {
 	for _, c := range contender.Stormed() {
 		r.log("storm for %s", c.Name)
-		if err := r.withFixture(ctx, c, &meter{}, func(f *fixture) error { return f.storm(ctx) }); err != nil {
-			return fmt.Errorf("%s: %w", c.Key, err)
+		if err := r.withFixture(ctx, c, &network{}, func(f *fixture) error { return f.storm(ctx) }); err != nil {
+			return fmt.Errorf("%s: %w", c.Name, err)
 		}
 	}
 	return nil
@@ -36,92 +36,110 @@ const (
 )
 
 func (f *fixture) storm(ctx context.Context) error {
-	sizes := f.run.sizes
-	var calm, during, waves []float64
+	sizes, table := f.run.sizes, f.run.report.Table(titleStorm)
+	calm, during := &others{}, &others{}
+	if err := f.prepare(ctx, fresh); err != nil {
+		return err
+	}
 	for range min(calmEvents, sizes.storm) {
-		began := time.Now()
-		if err := f.settleFresh(ctx); err != nil {
+		if err := calm.settle(ctx, f); err != nil {
 			return err
 		}
-		calm = append(calm, millis(time.Since(began)))
 		time.Sleep(sizes.stormPause)
 	}
-	message, before := f.run.message(), f.meter.read()
-	outcomes := map[settle.Outcome]int{}
-	for began := time.Now(); len(waves) == 0 || time.Since(began) < stormTurns*sizes.turn; {
+	waves, before, outcomes := 0, f.network.read(), map[settle.Outcome]int{}
+	message := contender.Message(f.run.number())
+	for began := time.Now(); waves == 0 || time.Since(began) < stormTurns*sizes.turn; waves++ {
 		next := time.NewTimer(waveInterval)
-		w := &wave{fixture: f, outcomes: outcomes}
-		took, err := w.run(ctx, message)
-		if err != nil {
+		var beside errgroup.Group
+		done := make(chan struct{})
+		pace(&beside, sizes.stormPause, done, func(int) error { return during.settle(ctx, f) })
+		took, err := f.wave(ctx, message, outcomes)
+		close(done)
+		if err := errors.Join(err, beside.Wait()); err != nil {
 			return err
 		}
-		during, waves = append(during, w.others...), append(waves, millis(took))
+		table.Add("wave, ms", millis(took), f.Name)
 		<-next.C
 	}
 	if applied := outcomes[settle.OutcomeApplied]; applied != 1 {
 		return fmt.Errorf("the settlement was applied %d times: %v", applied, outcomes)
 	}
-	set := func(column string, c report.Cell) { f.run.report.Table(titleStorm).Set(column, c, f.Name) }
-	set("waves", report.Text("%d × %d", len(waves), sizes.storm))
-	set("wave, ms", report.Figure(waves...))
-	set("RPCs", report.Figure(float64(f.meter.read().since(before).rpcs)))
-	set("calm p50 / p99 / max, ms", quantiles(calm))
-	set("in a wave p50 / p99 / max, ms", quantiles(during))
-	set("events", report.Figure(float64(len(during))))
+	table.Text("waves", fmt.Sprintf("%d × %d", waves, sizes.storm), f.Name)
+	table.Add("RPCs", float64(f.network.read().since(before).roundTrips), f.Name)
+	table.Text("calm p50 / p99 / max, ms", calm.quantiles(0.5, 0.99, 1), f.Name)
+	table.Text("in a wave p50 / p99 / max, ms", during.quantiles(0.5, 0.99, 1), f.Name)
+	table.Add("events", float64(len(during.millis)), f.Name)
 	return nil
 }
 
-func quantiles(times []float64) report.Cell {
-	return report.Text("%.1f / %.1f / %.1f", report.Median(times), report.Quantile(times, 0.99), report.Quantile(times, 1))
-}
-
-// wave delivers one settlement many times concurrently, and other settlements
-// meanwhile.
-type wave struct {
-	*fixture
-
-	mu       sync.Mutex
-	outcomes map[settle.Outcome]int // of the one settlement
-	others   []float64              // milliseconds
-}
-
-// run returns the time until all deliveries of the one settlement are answered.
-func (w *wave) run(ctx context.Context, message []byte) (took time.Duration, err error) {
-	began, done := time.Now(), make(chan struct{})
-	var same, others errgroup.Group
-	for range w.fixture.run.sizes.storm {
+// wave delivers one settlement many times concurrently, and counts the outcomes.
+func (f *fixture) wave(ctx context.Context, message settle.Delivery, outcomes map[settle.Outcome]int) (took time.Duration, err error) {
+	var (
+		same errgroup.Group
+		mu   sync.Mutex
+	)
+	began := time.Now()
+	for range f.run.sizes.storm {
 		same.Go(func() error {
-			outcome, err := w.client.Settle(ctx, message)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.outcomes[outcome]++
+			outcome, err := f.client.Settle(ctx, message)
+			mu.Lock()
+			defer mu.Unlock()
+			outcomes[outcome]++
 			return err
 		})
 	}
-	others.Go(func() error { return w.settleOthers(ctx, &others, done) })
 	err = same.Wait()
-	took = time.Since(began)
-	close(done)
-	return took, errors.Join(err, others.Wait())
+	return time.Since(began), err
 }
 
-// settleOthers starts another settlement after every pause until done is closed.
-func (w *wave) settleOthers(ctx context.Context, others *errgroup.Group, done <-chan struct{}) error {
-	tick := time.NewTicker(w.fixture.run.sizes.stormPause)
-	defer tick.Stop()
-	for {
-		others.Go(func() error {
-			began := time.Now()
-			err := w.settleFresh(ctx)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.others = append(w.others, millis(time.Since(began)))
-			return err
-		})
-		select {
-		case <-done:
-			return nil
-		case <-tick.C:
-		}
+// others are the times of fresh events beside others. Each holds a slot, unless slots is
+// nil.
+type others struct {
+	slots chan struct{}
+
+	mu     sync.Mutex
+	millis []float64
+}
+
+// settle settles a fresh event. Its time includes the wait for a slot.
+func (o *others) settle(ctx context.Context, f *fixture) error {
+	began := time.Now()
+	if o.slots != nil {
+		o.slots <- struct{}{}
+		defer func() { <-o.slots }()
 	}
+	_, err := f.settle(ctx, fresh, f.run.number())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.millis = append(o.millis, millis(time.Since(began)))
+	return err
+}
+
+// pace calls start in a goroutine of the group after every pause, until done is closed.
+func pace(group *errgroup.Group, pause time.Duration, done <-chan struct{}, start func(i int) error) {
+	group.Go(func() error {
+		tick := time.NewTicker(pause)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			group.Go(func() error { return start(i) })
+			select {
+			case <-done:
+				return nil
+			case <-tick.C:
+			}
+		}
+	})
+}
+
+// quantiles prints quantiles of the times.
+func (o *others) quantiles(shares ...float64) string {
+	text := ""
+	for _, share := range shares {
+		if text != "" {
+			text += " / "
+		}
+		text += fmt.Sprintf("%.1f", report.Quantile(o.millis, share))
+	}
+	return text
 }

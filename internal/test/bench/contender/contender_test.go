@@ -15,14 +15,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
-	"github.com/settleonce/settleonce/internal/test/bench/pgcluster"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 )
 
 // servers starts PostgreSQL once for all tests.
 type servers struct {
 	once    sync.Once
-	cluster *pgcluster.Cluster
+	cluster *Cluster
 	err     error
 }
 
@@ -45,74 +44,75 @@ func (s *servers) place(t *testing.T, c Contender) (p Place, installed bool) {
 		t.Fatal(err)
 	}
 	p = Place{Now: time.Now}
-	if c.System == Spanner {
+	if !c.Postgres {
 		p.Database, p.Emulator = emulatortest.Database(t, statements), emulatortest.Spanner(t).GRPC
 		return p, true
 	}
-	s.once.Do(func() { s.cluster, s.err = pgcluster.Start(context.WithoutCancel(t.Context())) })
-	if errors.Is(s.err, pgcluster.ErrNotFound) {
+	s.once.Do(func() { s.cluster, s.err = StartPostgres(context.WithoutCancel(t.Context())) })
+	if errors.Is(s.err, ErrNoPostgres) {
 		return Place{}, false
 	}
 	if s.err != nil {
 		t.Fatal(s.err)
 	}
-	name, err := s.cluster.CreateDatabase(t.Context(), statements)
+	if p.Database, err = s.cluster.CreateDatabase(t.Context(), statements); err != nil {
+		t.Fatal(err)
+	}
+	return p, true
+}
+
+// open opens a contender's client with an empty database; nil if its server is not
+// installed.
+func (s *servers) open(t *testing.T, c Contender) Settler {
+	t.Helper()
+	p, installed := s.place(t, c)
+	if !installed {
+		t.Logf("left out: %v", ErrNoPostgres)
+		return nil
+	}
+	client, err := c.Open(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.Database = s.cluster.Connection(name, s.cluster.Addr)
-	return p, true
+	t.Cleanup(client.Close)
+	return client
 }
 
 // Without faults all contenders return the same outcomes and book the same movements.
 func TestContendersAgree(t *testing.T) {
 	t.Parallel()
 	for _, c := range All() {
-		t.Run(c.Key, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			p, installed := shared.place(t, c)
-			if !installed {
-				t.Logf("left out: %v", pgcluster.ErrNotFound)
+			s := shared.open(t, c)
+			if s == nil {
 				return
 			}
-			s, err := c.Open(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
 			for i, delivery := range []struct {
-				message []byte
+				message settle.Delivery
 				want    settle.Outcome
 			}{
 				{Message(1), settle.OutcomeApplied},
 				{Message(1), settle.OutcomeDuplicate},
-				{Conflicting(1), settle.OutcomeConflict},
+				{Conflicting(1, 1), settle.OutcomeConflict},
 				{Message(2), settle.OutcomeApplied},
-				{Conflicting(1), settle.OutcomeConflict},
+				{Conflicting(1, 1), settle.OutcomeConflict},
 				{Message(1), settle.OutcomeDuplicate},
-				{Conflicting(3), settle.OutcomeApplied},
+				{Conflicting(3, 1), settle.OutcomeApplied},
 				{Message(3), settle.OutcomeConflict},
 			} {
 				if got, err := s.Settle(t.Context(), delivery.message); err != nil || got != delivery.want {
 					t.Errorf("delivery %d: %v, %v, want %v", i, got, err, delivery.want)
 				}
 			}
-			if err := c.Load(t.Context(), p, 10, 3); err != nil {
-				t.Fatal(err)
-			}
-			for n := 10; n < 13; n++ {
-				if got, err := s.Settle(t.Context(), Message(n)); err != nil || got != settle.OutcomeDuplicate {
-					t.Errorf("loaded settlement %d: %v, %v", n, got, err)
-				}
-			}
-			wantOnce(t, c, p, 1, 2, 3, 10, 11, 12)
+			wantOnce(t, s, 1, 2, 3)
 		})
 	}
 }
 
-func wantOnce(t *testing.T, c Contender, p Place, numbers ...int) {
+func wantOnce(t *testing.T, s Settler, numbers ...int) {
 	t.Helper()
-	movements, err := c.Movements(t.Context(), p)
+	movements, err := s.Movements(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,23 +126,42 @@ func wantOnce(t *testing.T, c Contender, p Place, numbers ...int) {
 	}
 }
 
+func TestLoadsSettledPayouts(t *testing.T) {
+	t.Parallel()
+	for _, c := range All() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			s := shared.open(t, c)
+			if s == nil {
+				return
+			}
+			const n = loadBatch + 3
+			if err := Load(t.Context(), s, n); err != nil {
+				t.Fatal(err)
+			}
+			var numbers []int
+			for i := range n {
+				numbers = append(numbers, i)
+			}
+			wantOnce(t, s, numbers...)
+			if got, err := s.Settle(t.Context(), Message(n-1)); err != nil || got != settle.OutcomeDuplicate {
+				t.Errorf("a loaded settlement: %v, %v", got, err)
+			}
+		})
+	}
+}
+
 // A contender may only reject a concurrent delivery with ErrInProgress.
 func TestAppliesConcurrentDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const atOnce = 8
 	for _, c := range All() {
-		t.Run(c.Key, func(t *testing.T) {
+		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			p, installed := shared.place(t, c)
-			if !installed {
-				t.Logf("left out: %v", pgcluster.ErrNotFound)
+			s := shared.open(t, c)
+			if s == nil {
 				return
 			}
-			s, err := c.Open(t.Context(), p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
 			for n := range 3 {
 				var (
 					wg      sync.WaitGroup
@@ -167,7 +186,7 @@ func TestAppliesConcurrentDeliveriesOnce(t *testing.T) {
 					t.Errorf("settlement %d applied %d times", n, applied)
 				}
 			}
-			wantOnce(t, c, p, 0, 1, 2)
+			wantOnce(t, s, 0, 1, 2)
 		})
 	}
 }
@@ -180,13 +199,13 @@ func TestStoreThenEffectRepeatsTheEffect(t *testing.T) {
 	p, _ := shared.place(t, c)
 	now := time.Now()
 	p.Now = func() time.Time { return now }
-	db, err := p.open(t.Context())
+	db, err := p.open(t.Context(), tables{"movements", completedRows})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	s := &idempotent{db, p}
-	settled, err := decode(Message(1))
+	settled, err := decode(Message(1).Message.Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,14 +223,14 @@ func TestStoreThenEffectRepeatsTheEffect(t *testing.T) {
 	if outcome, err := s.Settle(t.Context(), Message(1)); err != nil || outcome != settle.OutcomeApplied {
 		t.Errorf("after expiry: %v, %v", outcome, err)
 	}
-	movements, err := c.Movements(t.Context(), p)
+	movements, err := s.Movements(t.Context())
 	if err != nil || movements[SettlementID(1)] != 2 {
 		t.Errorf("movements %v, %v, want two", movements, err)
 	}
 }
 
 func ExampleMessage() {
-	fmt.Printf("%s\n", Message(7))
+	fmt.Printf("%s\n", Message(7).Message.Data)
 	// Output: {"settlement_id":"stl-000000007","account_id":"reserve-claims","amount_cents":4731,"currency":"EUR","reference":"claim 19-4431"}
 }
 

@@ -14,12 +14,11 @@ import (
 // and one transaction inserts receipt and movement.
 func postgres() Contender {
 	return Contender{
-		Key: "postgres", Name: "PostgreSQL",
+		Name:       "PostgreSQL",
 		About:      "INSERT … ON CONFLICT DO NOTHING and the movement in one transaction, fsync on",
-		System:     Postgres,
+		Postgres:   true,
 		Statements: func() ([]string, error) { return postgresTables, nil },
 		Open:       openPostgres,
-		table:      "movements",
 	}
 }
 
@@ -63,7 +62,7 @@ const connections = 64
 
 type pooled struct{ *pgxpool.Pool }
 
-func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
+func openPostgres(ctx context.Context, p Place) (Settler, error) {
 	config, err := pgxpool.ParseConfig(p.Database)
 	if err != nil {
 		return nil, fmt.Errorf("open postgres database: %w", err)
@@ -76,17 +75,12 @@ func (p Place) pool(ctx context.Context) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open postgres database: %w", err)
 	}
-	return pool, nil
-}
-
-func openPostgres(ctx context.Context, p Place) (Settler, error) {
-	pool, err := p.pool(ctx)
-	return &pooled{pool}, err
+	return &pooled{pool}, nil
 }
 
 // Settle implements Settler.
-func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := decode(message)
+func (s *pooled) Settle(ctx context.Context, d settle.Delivery) (outcome settle.Outcome, err error) {
+	p, err := decode(d.Message.Data)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -111,25 +105,20 @@ func (s *pooled) Settle(ctx context.Context, message []byte) (outcome settle.Out
 	return outcome, nil
 }
 
-// insertRows inserts settled payouts in one transaction.
-func insertRows(ctx context.Context, pool *pgxpool.Pool, settled []delivery) error {
+// insert implements Settler.
+func (s *pooled) insert(ctx context.Context, settled []delivery) error {
 	var batch pgx.Batch
 	for _, p := range settled {
 		batch.Queue(pgInsertReceipt, p.receiptValues()...)
 		batch.Queue(pgInsertMovement, p.movementValues()...)
 	}
-	return pool.SendBatch(ctx, &batch).Close()
+	return s.SendBatch(ctx, &batch).Close()
 }
 
-// countPostgres counts the rows of a table for each settlement ID.
-func (p Place) countPostgres(ctx context.Context, table string) (map[string]int, error) {
-	pool, err := p.pool(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer pool.Close()
+// Movements implements Settler.
+func (s *pooled) Movements(ctx context.Context) (map[string]int, error) {
 	counts := map[string]int{}
-	rows, err := pool.Query(ctx, "SELECT settlement_id FROM "+pgx.Identifier{table}.Sanitize())
+	rows, err := s.Query(ctx, "SELECT settlement_id FROM movements")
 	if err != nil {
 		return nil, err
 	}

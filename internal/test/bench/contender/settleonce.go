@@ -16,14 +16,7 @@ import (
 
 // settleOnce is the real service with the real store.
 func settleOnce() Contender {
-	return Contender{
-		Key: "settle_once", Name: "Settle Once",
-		About:      "one Commit that inserts; where the key exists, a read without locks",
-		System:     Spanner,
-		Statements: schema.Statements,
-		Open:       func(ctx context.Context, p Place) (Settler, error) { return openInstances(ctx, p, 1, true) },
-		table:      "ledger_movements", rows: settlementRows,
-	}
+	return settleOnceInstances("Settle Once", 1, true)
 }
 
 // fleetSize is the maximum number of instances in deploy/.
@@ -31,56 +24,66 @@ const fleetSize = 20
 
 // settleOnceFleet is Settle Once with several instances, each with its own client.
 func settleOnceFleet() Contender {
-	c := settleOnce()
-	c.Key, c.Name = "settle_once_fleet", fmt.Sprintf("Settle Once, %d instances", fleetSize)
-	c.Open = func(ctx context.Context, p Place) (Settler, error) { return openInstances(ctx, p, fleetSize, true) }
-	return c
+	return settleOnceInstances(fmt.Sprintf("Settle Once, %d instances", fleetSize), fleetSize, true)
 }
 
 // settleOnceUncoalesced is Settle Once without coalescing of concurrent deliveries.
 func settleOnceUncoalesced() Contender {
-	c := settleOnce()
-	c.Key, c.Name = "settle_once_uncoalesced", "Settle Once, not coalesced"
-	c.Open = func(ctx context.Context, p Place) (Settler, error) { return openInstances(ctx, p, 1, false) }
-	return c
+	return settleOnceInstances("Settle Once, not coalesced", 1, false)
+}
+
+func settleOnceInstances(name string, n int, coalesce bool) Contender {
+	return Contender{
+		Name:       name,
+		About:      "one Commit that inserts; where the key exists, a read without locks",
+		Statements: schema.Statements,
+		Open:       func(ctx context.Context, p Place) (Settler, error) { return openInstances(ctx, p, n, coalesce) },
+	}
 }
 
 // instances take the deliveries in turn.
 type instances struct {
-	now      func() time.Time
+	database
 	coalesce bool
-	stores   []*spannerstore.Store
 	services []*settle.Service // one for each store
+	stores   []*spannerstore.Store
 	next     atomic.Int64
 }
 
 func openInstances(ctx context.Context, p Place, n int, coalesce bool) (*instances, error) {
-	s := &instances{now: p.Now, coalesce: coalesce}
+	db, err := p.open(ctx, realTables)
+	if err != nil {
+		return nil, err
+	}
+	s := &instances{database: db, coalesce: coalesce}
 	for range n {
 		store, err := spannerstore.Open(ctx, spannerstore.Config{Database: p.Database, Emulator: p.Emulator != "", Options: p.spannerOptions()})
 		if err != nil {
 			s.Close()
 			return nil, err
 		}
-		s.stores, s.services = append(s.stores, store), append(s.services, s.service(store))
+		s.stores = append(s.stores, store)
+		s.services = append(s.services, &settle.Service{Store: store, DefaultCurrency: defaultCurrency, NewID: uuid.NewString, Now: p.Now})
 	}
 	return s, nil
 }
 
-func (s *instances) service(store *spannerstore.Store) *settle.Service {
-	return &settle.Service{Store: store, DefaultCurrency: defaultCurrency, NewID: uuid.NewString, Now: s.now}
-}
-
 // Settle implements Settler. A service coalesces its own deliveries, so without coalescing
 // each delivery gets its own service with the shared store.
-func (s *instances) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
-	i := s.next.Add(1) % int64(len(s.stores))
-	service := s.services[i]
+func (s *instances) Settle(ctx context.Context, d settle.Delivery) (settle.Outcome, error) {
+	service := s.services[s.next.Add(1)%int64(len(s.services))]
 	if !s.coalesce {
-		service = s.service(s.stores[i])
+		service = &settle.Service{Store: service.Store, DefaultCurrency: defaultCurrency, NewID: uuid.NewString, Now: service.Now}
 	}
-	result, err := service.Deliver(ctx, settle.Delivery{Message: settle.Message{ID: "1", Data: message}})
+	result, err := service.Deliver(ctx, d)
 	return result.Outcome, err
+}
+
+// ClockAhead returns by how much the database's clock is ahead of the system's: a read
+// without locks waits so long. The emulator's clock gains with each transaction.
+func (s *instances) ClockAhead(ctx context.Context) (time.Duration, error) {
+	committed, err := s.Apply(ctx, nil, spanner.ApplyAtLeastOnce())
+	return max(0, time.Until(committed)), err
 }
 
 // Close implements Settler.
@@ -88,12 +91,15 @@ func (s *instances) Close() {
 	for _, store := range s.stores {
 		store.Close()
 	}
+	s.database.Close()
 }
 
-// settlementRows are the rows of the real schema for a payout without bank.
+// realTables are those of the real schema, for payouts without bank.
+var realTables = tables{"ledger_movements", settlementRows}
+
 func settlementRows(p delivery) []*spanner.Mutation {
 	return []*spanner.Mutation{
 		p.movement("ledger_movements", map[string]any{"payload_hash": p.hash}),
-		p.receipt("settlement_receipts", map[string]any{"expire_from": spanner.CommitTimestamp}),
+		p.receipt("settlement_receipts", nil),
 	}
 }

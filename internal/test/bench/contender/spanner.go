@@ -3,6 +3,8 @@ package contender
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net"
 	"time"
 
 	"cloud.google.com/go/spanner"
@@ -17,18 +19,25 @@ import (
 	"github.com/settleonce/settleonce/internal/settle"
 )
 
+// tables are a contender's tables in Spanner.
+type tables struct {
+	movements string                             // the name of the table of movements
+	rows      func(delivery) []*spanner.Mutation // of a settled payout
+}
+
 // database is a Spanner client that avoids the emulator's faults.
 type database struct {
 	*spanner.Client
+	tables
 	lock chan struct{} // held by a read-write transaction; nil: real instance
 }
 
-func (p Place) open(ctx context.Context) (database, error) {
+func (p Place) open(ctx context.Context, t tables) (database, error) {
 	client, err := spanner.NewClientWithConfig(ctx, p.Database, spanner.ClientConfig{DisableNativeMetrics: true}, p.spannerOptions()...)
 	if err != nil {
 		return database{}, fmt.Errorf("open spanner database %s: %w", p.Database, err)
 	}
-	d := database{Client: client}
+	d := database{Client: client, tables: t}
 	if p.Emulator != "" {
 		d.lock = make(chan struct{}, 1)
 	}
@@ -49,6 +58,28 @@ func (d database) readWrite(ctx context.Context, fn func(context.Context, *spann
 	return err
 }
 
+// insert implements Settler.
+func (d database) insert(ctx context.Context, settled []delivery) error {
+	var rows []*spanner.Mutation
+	for _, p := range settled {
+		rows = append(rows, d.rows(p)...)
+	}
+	_, err := d.Apply(ctx, rows)
+	return err
+}
+
+// Movements implements Settler.
+func (d database) Movements(ctx context.Context) (map[string]int, error) {
+	counts := map[string]int{}
+	err := d.Single().Read(ctx, d.movements, spanner.AllKeys(), []string{"settlement_id"}).Do(func(row *spanner.Row) error {
+		var id string
+		err := row.Columns(&id)
+		counts[id]++
+		return err
+	})
+	return counts, err
+}
+
 // readWriteSettler settles each message in one read-write transaction.
 type readWriteSettler struct {
 	database
@@ -56,8 +87,8 @@ type readWriteSettler struct {
 }
 
 // Settle implements Settler.
-func (s *readWriteSettler) Settle(ctx context.Context, message []byte) (outcome settle.Outcome, err error) {
-	p, err := decode(message)
+func (s *readWriteSettler) Settle(ctx context.Context, d settle.Delivery) (outcome settle.Outcome, err error) {
+	p, err := decode(d.Message.Data)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}
@@ -75,20 +106,24 @@ func (s *readWriteSettler) Settle(ctx context.Context, message []byte) (outcome 
 // the client pauses for 20 ms and more after an abort. Spanner aborts rarely, but the
 // emulator aborts all but one of several concurrent commits. So with the emulator an
 // interceptor adds a short retry delay to each abort.
-func (p Place) spannerOptions() []option.ClientOption {
-	if p.Emulator == "" {
-		return p.Options
+func (p Place) spannerOptions() (options []option.ClientOption) {
+	if p.Emulator != "" {
+		interceptor := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+			return withRetryDelay(invoke(ctx, method, req, reply, cc, opts...))
+		}
+		options = []option.ClientOption{
+			option.WithEndpoint("passthrough:///" + p.Emulator), // no name resolution, no proxy of the environment
+			option.WithoutAuthentication(),
+			option.WithTelemetryDisabled(),
+			option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
+			option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(interceptor)),
+		}
 	}
-	interceptor := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-		return withRetryDelay(invoke(ctx, method, req, reply, cc, opts...))
+	if p.Dial != nil {
+		dial := func(ctx context.Context, address string) (net.Conn, error) { return p.Dial(ctx, "tcp", address) }
+		options = append(options, option.WithGRPCDialOption(grpc.WithContextDialer(dial)))
 	}
-	return append([]option.ClientOption{
-		option.WithEndpoint("passthrough:///" + p.Emulator), // no name resolution, no proxy of the environment
-		option.WithoutAuthentication(),
-		option.WithTelemetryDisabled(),
-		option.WithGRPCDialOption(grpc.WithTransportCredentials(insecure.NewCredentials())),
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(interceptor)),
-	}, p.Options...)
+	return append(options, p.Options...)
 }
 
 // withRetryDelay adds a retry delay of a millisecond to an Aborted error.
@@ -103,19 +138,25 @@ func withRetryDelay(err error) error {
 	return s.Err()
 }
 
-// countSpanner counts the rows of a table for each settlement ID.
-func (p Place) countSpanner(ctx context.Context, table string) (map[string]int, error) {
-	db, err := p.open(ctx)
-	if err != nil {
-		return nil, err
+// movement inserts the payout's movement. Every table has these columns; extra are the
+// columns of one table.
+func (p delivery) movement(table string, extra map[string]any) *spanner.Mutation {
+	row := map[string]any{
+		"settlement_id": p.SettlementID, "account_id": p.AccountID, "amount_cents": p.AmountCents, "currency": p.Currency,
+		"creditor_account": nullString(p.CreditorAccount), "reference": nullString(p.Reference), "recorded_at": spanner.CommitTimestamp,
 	}
-	defer db.Close()
-	counts := map[string]int{}
-	err = db.Single().Read(ctx, table, spanner.AllKeys(), []string{"settlement_id"}).Do(func(row *spanner.Row) error {
-		var id string
-		err := row.Columns(&id)
-		counts[id]++
-		return err
-	})
-	return counts, err
+	maps.Copy(row, extra)
+	return spanner.InsertMap(table, row)
 }
+
+// receipt inserts the payout's receipt.
+func (p delivery) receipt(table string, extra map[string]any) *spanner.Mutation {
+	row := map[string]any{
+		"settlement_id": p.SettlementID, "payload_hash": p.hash, "result_status": "applied", "delivery_id": p.deliveryID,
+		"message_id": "1", "applied_at": spanner.CommitTimestamp,
+	}
+	maps.Copy(row, extra)
+	return spanner.InsertMap(table, row)
+}
+
+func nullString(s string) spanner.NullString { return spanner.NullString{StringVal: s, Valid: s != ""} }

@@ -25,19 +25,18 @@ var ErrInProgress = errors.New("a delivery of this message is in progress")
 // pattern knows nothing of the effect, so the movement has its own key.
 func storeThenEffect() Contender {
 	return Contender{
-		Key: "store_then_effect", Name: "store, effect, update",
+		Name:       "store, effect, update",
 		About:      "put IN_PROGRESS under a condition, insert the movement, update to COMPLETED: three commits",
-		System:     Spanner,
 		Statements: func() ([]string, error) { return idempotencyTables, nil },
 		Open: func(ctx context.Context, p Place) (Settler, error) {
-			db, err := p.open(ctx)
+			db, err := p.open(ctx, tables{"movements", completedRows})
 			return &idempotent{db, p}, err
 		},
-		table: "movements",
-		rows: func(p delivery) []*spanner.Mutation {
-			return []*spanner.Mutation{putRow(p, statusCompleted, time.Now()), movementRow(p, p.deliveryID)}
-		},
 	}
+}
+
+func completedRows(p delivery) []*spanner.Mutation {
+	return []*spanner.Mutation{putRow(p, statusCompleted, time.Now()), movementRow(p, p.deliveryID)}
 }
 
 const (
@@ -63,8 +62,8 @@ type idempotent struct {
 }
 
 // Settle implements Settler.
-func (s *idempotent) Settle(ctx context.Context, message []byte) (settle.Outcome, error) {
-	p, err := decode(message)
+func (s *idempotent) Settle(ctx context.Context, d settle.Delivery) (settle.Outcome, error) {
+	p, err := decode(d.Message.Data)
 	if err != nil {
 		return settle.OutcomeUnknown, err
 	}

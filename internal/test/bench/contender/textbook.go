@@ -14,19 +14,18 @@ import (
 // textbook is the usual SQL: select, insert twice, commit.
 func textbook() Contender {
 	return Contender{
-		Key: "textbook", Name: "SELECT, two INSERTs",
+		Name:       "SELECT, two INSERTs",
 		About:      "read-write transaction with a SELECT by query and two DML INSERTs",
-		System:     Spanner,
 		Statements: func() ([]string, error) { return textbookTables, nil },
 		Open: func(ctx context.Context, p Place) (Settler, error) {
-			db, err := p.open(ctx)
+			db, err := p.open(ctx, tables{"movements", textbookRows})
 			return &readWriteSettler{db, decideBySQL}, err
 		},
-		table: "movements",
-		rows: func(p delivery) []*spanner.Mutation {
-			return []*spanner.Mutation{p.receipt("receipts", nil), p.movement("movements", map[string]any{"payload_hash": p.hash})}
-		},
 	}
+}
+
+func textbookRows(p delivery) []*spanner.Mutation {
+	return []*spanner.Mutation{p.receipt("receipts", nil), p.movement("movements", map[string]any{"payload_hash": p.hash})}
 }
 
 // movementsTable is the DDL of a table of movements. It takes one more column, with its

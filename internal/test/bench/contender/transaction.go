@@ -15,15 +15,13 @@ import (
 // read-write transaction, on the same tables.
 func transactionOnly() Contender {
 	return Contender{
-		Key: "transaction_only", Name: "transaction only",
+		Name:       "transaction only",
 		About:      "read-write transaction on the same tables: read by key, check, buffer the inserts, commit",
-		System:     Spanner,
 		Statements: schema.Statements,
 		Open: func(ctx context.Context, p Place) (Settler, error) {
-			db, err := p.open(ctx)
+			db, err := p.open(ctx, realTables)
 			return &readWriteSettler{db, decideByKey}, err
 		},
-		table: "ledger_movements", rows: settlementRows,
 	}
 }
 
@@ -47,24 +45,14 @@ func decideByKey(ctx context.Context, tx *spanner.ReadWriteTransaction, p delive
 	return outcome, err
 }
 
-// recordConflict inserts a conflict, or increments its number of deliveries.
+// recordConflict inserts a conflict unless it is known.
 func recordConflict(ctx context.Context, tx *spanner.ReadWriteTransaction, key []byte, p delivery) error {
-	var deliveries int64
-	row, err := tx.ReadRow(ctx, "settlement_conflicts", spanner.Key{key, p.hash}, []string{"deliveries"})
-	if err == nil {
-		err = row.Columns(&deliveries)
-	}
-	if err != nil && !errors.Is(err, spanner.ErrRowNotFound) {
+	_, err := tx.ReadRow(ctx, "settlement_conflicts", spanner.Key{key, p.hash}, []string{"payload_hash"})
+	if !errors.Is(err, spanner.ErrRowNotFound) {
 		return err
 	}
-	conflict := map[string]any{
-		"settlement_id": p.SettlementID, "payload_hash": p.hash, "last_delivery_id": p.deliveryID,
-		"deliveries": deliveries + 1, "last_seen_at": spanner.CommitTimestamp,
-	}
-	if deliveries > 0 {
-		return tx.BufferWrite([]*spanner.Mutation{spanner.UpdateMap("settlement_conflicts", conflict)})
-	}
-	conflict["fields"], conflict["payload"], conflict["message_id"] = []string{"amount_cents"}, p.message, "1"
-	conflict["first_seen_at"] = spanner.CommitTimestamp
-	return tx.BufferWrite([]*spanner.Mutation{spanner.InsertMap("settlement_conflicts", conflict)})
+	return tx.BufferWrite([]*spanner.Mutation{spanner.InsertMap("settlement_conflicts", map[string]any{
+		"settlement_id": p.SettlementID, "payload_hash": p.hash, "fields": []string{"amount_cents"}, "payload": p.message,
+		"message_id": "1", "seen_at": spanner.CommitTimestamp,
+	})})
 }

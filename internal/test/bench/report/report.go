@@ -22,8 +22,8 @@ type Report struct {
 	Sizes    string
 	Duration time.Duration
 	Tables   []*Table
-	// Chart has the bars of the chart. The first one is highlighted.
-	Chart []Bar
+	// Chart has a group of bars for each contender. The first group is highlighted.
+	Chart []Group
 }
 
 // Machine describes the place of a run. Postgres is empty without that system.
@@ -48,38 +48,30 @@ type Table struct {
 type Row struct {
 	Labels []string
 	// Cells are the figures by their columns.
-	Cells map[string]Cell
+	Cells map[string]*Cell
 }
 
 // Cell is a text or a figure.
 type Cell struct {
-	Text   string
-	Figure Summary
-	// Ratio is the quotient of the figure and Settle Once's.
-	Ratio Summary
+	Text string
+	// Rounds are the values of a figure, a value for each round.
+	Rounds []float64
+	// Ratios are the quotients of the values and another figure's of the same round: a
+	// disturbance of a round affects both.
+	Ratios []float64
 }
 
-// Text returns a cell with a text.
-func Text(format string, args ...any) Cell { return Cell{Text: fmt.Sprintf(format, args...)} }
-
-// Figure returns a cell that summarises rounds.
-func Figure(rounds ...float64) Cell { return Cell{Figure: Summarise(rounds)} }
-
 // String returns the median, the range if the rounds differ, and the ratio.
-func (c Cell) String() string {
-	f := c.Figure
-	switch {
-	case c.Text != "":
+func (c *Cell) String() string {
+	if c.Text != "" {
 		return c.Text
-	case f.Rounds == 0:
-		return "not measured"
 	}
-	s := number(f.Median)
-	if f.Low != f.High {
-		s += fmt.Sprintf(" (%s to %s)", number(f.Low), number(f.High))
+	s := number(Median(c.Rounds))
+	if low, high := slices.Min(c.Rounds), slices.Max(c.Rounds); low != high {
+		s += fmt.Sprintf(" (%s to %s)", number(low), number(high))
 	}
-	if c.Ratio.Rounds > 0 {
-		s += fmt.Sprintf(", × %.2f", c.Ratio.Median)
+	if len(c.Ratios) > 0 {
+		s += fmt.Sprintf(", × %.2f", Median(c.Ratios))
 	}
 	return s
 }
@@ -95,39 +87,69 @@ func number(f float64) string {
 	return fmt.Sprintf("%.2f", f)
 }
 
+// Median returns the median of values, which must not be empty.
+func Median(values []float64) float64 { return Quantile(values, 0.5) }
+
+// Quantile returns the value with the given share of the values below it, interpolated
+// between two values. Values must not be empty.
+func Quantile(values []float64, share float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	at := share * float64(len(sorted)-1)
+	below := int(at)
+	above := min(below+1, len(sorted)-1)
+	return sorted[below] + (at-float64(below))*(sorted[above]-sorted[below])
+}
+
 // Table returns the table with a title. The table must exist.
 func (r *Report) Table(title string) *Table {
 	return r.Tables[slices.IndexFunc(r.Tables, func(t *Table) bool { return t.Title == title })]
 }
 
-// Set sets a cell of the row with the given labels. It appends a new row or column.
-func (t *Table) Set(column string, c Cell, labels ...string) {
+// Text sets the text of a cell of the row with the given labels. Like the other methods
+// it appends a new row or column.
+func (t *Table) Text(column, text string, labels ...string) { t.cell(column, labels).Text = text }
+
+// Add adds the value of a round to a cell.
+func (t *Table) Add(column string, value float64, labels ...string) {
+	c := t.cell(column, labels)
+	c.Rounds = append(c.Rounds, value)
+}
+
+// AddCompared adds the value of a round, and its ratio to base unless that is 0.
+func (t *Table) AddCompared(column string, value, base float64, labels ...string) {
+	t.Add(column, value, labels...)
+	if base != 0 {
+		c := t.cell(column, labels)
+		c.Ratios = append(c.Ratios, value/base)
+	}
+}
+
+// Find returns a cell of the row with the given labels; nil if it is absent.
+func (t *Table) Find(column string, labels ...string) *Cell {
+	if row := t.row(labels); row != nil {
+		return row.Cells[column]
+	}
+	return nil
+}
+
+func (t *Table) cell(column string, labels []string) *Cell {
 	row := t.row(labels)
 	if row == nil {
-		row = &Row{Labels: labels, Cells: map[string]Cell{}}
+		row = &Row{Labels: labels, Cells: map[string]*Cell{}}
 		t.Rows = append(t.Rows, row)
 	}
 	if !slices.Contains(t.Columns, column) {
 		t.Columns = append(t.Columns, column)
 	}
-	row.Cells[column] = c
-}
-
-// Find returns a cell of the row with the given labels.
-func (t *Table) Find(column string, labels ...string) (c Cell, ok bool) {
-	row := t.row(labels)
-	if row == nil {
-		return Cell{}, false
+	if row.Cells[column] == nil {
+		row.Cells[column] = &Cell{}
 	}
-	c, ok = row.Cells[column]
-	return c, ok
+	return row.Cells[column]
 }
 
 func (t *Table) row(labels []string) *Row {
-	for _, row := range t.Rows {
-		if slices.Equal(row.Labels, labels) {
-			return row
-		}
+	if i := slices.IndexFunc(t.Rows, func(r *Row) bool { return slices.Equal(r.Labels, labels) }); i >= 0 {
+		return t.Rows[i]
 	}
 	return nil
 }
@@ -136,24 +158,23 @@ func (t *Table) row(labels []string) *Row {
 func (t *Table) markdown() string {
 	w := table.NewWriter()
 	w.Style().Markdown.PadContent = true
-	var header table.Row
-	for _, head := range slices.Concat(t.Labels, t.Columns) {
-		header = append(header, head)
-	}
-	w.AppendHeader(header)
-	for _, r := range t.Rows {
-		var row table.Row
-		for _, label := range r.Labels {
-			row = append(row, label)
+	line := func(labels []string, cell func(column string) any) (line table.Row) {
+		for _, label := range labels {
+			line = append(line, label)
 		}
 		for _, column := range t.Columns {
-			if c, ok := r.Cells[column]; ok {
-				row = append(row, c)
-			} else {
-				row = append(row, "")
-			}
+			line = append(line, cell(column))
 		}
-		w.AppendRow(row)
+		return line
+	}
+	w.AppendHeader(line(t.Labels, func(column string) any { return column }))
+	for _, r := range t.Rows {
+		w.AppendRow(line(r.Labels, func(column string) any {
+			if c := r.Cells[column]; c != nil {
+				return c
+			}
+			return ""
+		}))
 	}
 	return w.RenderMarkdown()
 }
@@ -163,7 +184,7 @@ func (r *Report) Markdown() string {
 	m := r.Machine
 	servers := m.Spanner
 	if m.Postgres != "" {
-		servers += "; " + m.Postgres
+		servers += "; PostgreSQL " + m.Postgres
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Run with %s sizes of %s on %s, %s; %s; duration %s, load average before the run %s.\n",

@@ -11,12 +11,19 @@ import (
 
 func newReport() *Report {
 	t := &Table{Title: "Latency", Note: "Milliseconds.", Labels: []string{"contender"}}
-	t.Set("0 ms", Figure(3, 1, 2), "a & b")
-	t.Set("0 ms", Cell{Figure: Summarise([]float64{123.4}), Ratio: Summarise([]float64{4})}, "c|d")
-	t.Set("5 ms", Cell{}, "c|d")
+	for _, value := range []float64{3, 1, 2} {
+		t.AddCompared("0 ms", value, 0, "a & b")
+	}
+	// A disturbance of the second round does not change its ratio.
+	t.AddCompared("0 ms", 123.4, 30.85, "c|d")
+	t.AddCompared("0 ms", 1234, 308.5, "c|d")
+	t.Text("5 ms", "none", "c|d")
 	return &Report{
 		Sizes: "quick", Machine: Machine{CPU: `<&">`}, Tables: []*Table{t},
-		Chart: []Bar{{Name: "a & b", Label: "5 ms", Value: 5}, {Name: "c|d", Label: "10 ms", Value: 10}},
+		Chart: []Group{
+			{Name: "a & b", Fresh: Bar{Label: "5 ms", Value: 5}, Duplicate: Bar{Label: "7 ms", Value: 7.5}},
+			{Name: "c|d", Fresh: Bar{Label: "10 ms", Value: 10}, Duplicate: Bar{Label: "1 ms", Value: 1}},
+		},
 	}
 }
 
@@ -29,7 +36,7 @@ Milliseconds.
 | contender | 0 ms             | 5 ms         |
 | --------- | ---------------- | ------------ |
 | a & b     | 2 (1 to 3)       |              |
-| c\|d      | 123, × 4.00      | not measured |
+| c\|d      | 679 (123 to 1234), × 4.00 | none |
 `
 	got := newReport().Markdown()
 	squeeze := func(s string) string { return strings.Join(strings.Fields(strings.ReplaceAll(s, "-", "")), " ") }
@@ -50,6 +57,25 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 	}
 }
 
+func TestQuantiles(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		values []float64
+		share  float64
+		want   float64
+	}{
+		{[]float64{7}, 0.99, 7},
+		{[]float64{9, 1, 2}, 0.5, 2},
+		{[]float64{4, 1, 2, 9}, 0.5, 3},
+		{[]float64{4, 1, 2, 9, 6}, 0.75, 6},
+		{[]float64{4, 1, 2, 9}, 1, 9},
+	} {
+		if got := Quantile(test.values, test.share); got != test.want {
+			t.Errorf("%v of %v: %v, want %v", test.share, test.values, got, test.want)
+		}
+	}
+}
+
 func TestChartEscapesTexts(t *testing.T) {
 	t.Parallel()
 	svg, err := newReport().svg()
@@ -57,18 +83,24 @@ func TestChartEscapesTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	var chart struct {
-		Bars []struct {
-			Texts []string `xml:"text"`
-			Rect  struct {
-				Width string `xml:"width,attr"`
-			} `xml:"rect"`
+		Groups []struct {
+			Name string `xml:"text"`
+			Bars []struct {
+				Rect struct {
+					Width string `xml:"width,attr"`
+				} `xml:"rect"`
+			} `xml:"g"`
 		} `xml:"g"`
 	}
 	if err := xml.Unmarshal(svg, &chart); err != nil {
 		t.Fatalf("%v\n%s", err, svg)
 	}
-	if len(chart.Bars) != 2 || chart.Bars[0].Texts[0] != "a & b" || chart.Bars[0].Rect.Width != "220.0" || chart.Bars[1].Rect.Width != "440.0" {
-		t.Errorf("bars %+v", chart.Bars)
+	if len(chart.Groups) != 2 || len(chart.Groups[0].Bars) != 2 {
+		t.Fatalf("groups %+v", chart.Groups)
+	}
+	first := chart.Groups[0]
+	if first.Name != "a & b" || first.Bars[0].Rect.Width != "220.0" || first.Bars[1].Rect.Width != "330.0" {
+		t.Errorf("the first group: %+v", first)
 	}
 }
 

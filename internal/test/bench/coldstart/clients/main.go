@@ -1,4 +1,4 @@
-// Command spanner serves a function that opens the Spanner client and reads one row,
+// Command clients serves a function that opens the Spanner client and reads one row,
 // under the same framework as the real one, for the minimum time of a cold start with
 // Spanner.
 package main
@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	functions.HTTP("ReadOneRow", func(w http.ResponseWriter, r *http.Request) {
+	functions.HTTP("OpenClients", func(w http.ResponseWriter, r *http.Request) {
 		if err := readOneRow(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}

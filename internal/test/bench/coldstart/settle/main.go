@@ -1,4 +1,4 @@
-// Command function serves the functions of this module as the Go buildpack does.
+// Command settle serves the functions of this module as the Go buildpack does.
 package main
 
 import (

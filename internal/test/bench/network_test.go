@@ -1,10 +1,9 @@
-package latencyproxy
+package main
 
 import (
 	"errors"
 	"io"
 	"net"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +18,7 @@ func TestDelaysEachByte(t *testing.T) {
 		sender, from := net.Pipe()
 		to, receiver := net.Pipe()
 		go func() {
-			carry(to, from, delay, func(due time.Time) { time.Sleep(time.Until(due)) }, func() bool { return true })
+			carry(to, from, delay, func(due time.Time) { time.Sleep(time.Until(due)) })
 			to.Close()
 		}()
 		began := time.Now()
@@ -47,39 +46,24 @@ func TestDelaysEachByte(t *testing.T) {
 	})
 }
 
-func TestClosesTheConnectionAtATurn(t *testing.T) {
+func TestDelayedConnectionClosesWithItsServer(t *testing.T) {
 	t.Parallel()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	go func() { // an echo server for one connection
+	go func() {
 		if conn, err := listener.Accept(); err == nil {
-			defer conn.Close()
-			_, _ = io.Copy(conn, conn)
+			conn.Close()
 		}
 	}()
-	var turns atomic.Int64
-	p, err := Start(t.Context(), listener.Addr().String(), 0, func() bool { return turns.Add(1) < 4 })
+	n := &network{roundTrip: time.Millisecond}
+	conn, err := n.dial(t.Context(), "tcp", listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", p.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	for i, want := range []bool{true, false} { // request, response; request, and the connection closes before the response
-		if _, err := conn.Write([]byte("x")); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.ReadFull(conn, make([]byte, 1)); (err == nil) != want {
-			t.Errorf("round trip %d: %v", i+1, err)
-		}
-	}
-	if n := turns.Load(); n != 4 {
-		t.Errorf("%d turns, want 4", n)
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is open after its server has closed it")
 	}
 }
