@@ -60,9 +60,9 @@ func newCapacity(s streams) *cobra.Command {
 		Use:   "capacity",
 		Short: "Estimate the resources for a payout rate",
 		Long: `capacity estimates processing units, instances, storage and messages for a rate
-of payouts, each with its formula. Processing units are estimated without a commit
-delay and with one of 100 ms. It reads no deployment. The defaults of the flags are
-assumptions: give your own measurements.
+of payouts, each with its formula. Processing units are estimated without a
+commit delay and with one of 100 ms. It reads no deployment. The defaults of the
+flags are assumptions: give your own measurements.
 
 Exit codes: 0, 2 usage error.`,
 		Example: `  settlectl capacity --rate 1000 --rate 10000 --bank-latency 1s`,
