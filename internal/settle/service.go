@@ -243,7 +243,10 @@ type Result struct {
 func (r Result) LogValue() slog.Value {
 	attrs := make([]slog.Attr, 0, 8)
 	for _, text := range [...]struct{ key, value string }{
-		{"outcome", cmp.Or(string(r.Outcome), "unknown")}, {"settlement_id", r.SettlementID}, {"payload_hash", string(r.PayloadHash)}, {"instruction", string(r.Instruction)},
+		{"outcome", cmp.Or(string(r.Outcome), "unknown")},
+		{"settlement_id", r.SettlementID},
+		{"payload_hash", string(r.PayloadHash)},
+		{"instruction", string(r.Instruction)},
 		{"disagreement", r.Disagreement},
 	} {
 		if text.value != "" {

@@ -143,6 +143,7 @@ var errStore = errors.New("store is down")
 func (failingStore) Settle(context.Context, settle.Settlement) (settle.Result, error) {
 	return settle.Result{Outcome: settle.OutcomeApplied}, errStore
 }
+
 func (failingStore) Quarantine(context.Context, settle.Quarantined) (bool, error) {
 	return false, errStore
 }
