@@ -62,10 +62,10 @@ func request(tb testing.TB) (serve func()) {
 	}
 }
 
-// The limit is above the measured value: under the race detector sync.Pool drops some
+// The limit is above the measured 72: under the race detector sync.Pool drops some
 // of its objects.
 func TestRequestAllocations(t *testing.T) {
-	const most = 80
+	const most = 90
 	if allocations := testing.AllocsPerRun(100, request(t)); allocations > most {
 		t.Errorf("%v allocations, want at most %v", allocations, float64(most))
 	}

@@ -93,8 +93,9 @@ func (p pattern) encoded(size int) []byte {
 func (p pattern) quoted(size int) []byte {
 	text := p.fill("", "", (size-len(event)-64)/6)
 	quoted := append(make([]byte, 0, size), event+`"datacontenttype":"text/plain","data":"`...)
+	const hex = "0123456789abcdef"
 	for _, b := range text {
-		quoted = fmt.Appendf(quoted, `\u%04x`, b)
+		quoted = append(quoted, '\\', 'u', '0', '0', hex[b>>4], hex[b&15])
 	}
 	return append(quoted, `"}`...)
 }
