@@ -22,7 +22,7 @@ func newReport() *Report {
 		Sizes: "quick", Machine: Machine{CPU: `<&">`}, Tables: []*Table{t},
 		Chart: []Group{
 			{Name: "a & b", Fresh: Bar{Label: "5 ms", Value: 5}, Duplicate: Bar{Label: "7 ms", Value: 7.5}},
-			{Name: "c|d", Fresh: Bar{Label: "10 ms", Value: 10}, Duplicate: Bar{Label: "1 ms", Value: 1}},
+			{Name: "c|d", Fresh: Bar{Label: "1 ms", Value: 1}, Duplicate: Bar{Label: "10 ms", Value: 10}},
 		},
 	}
 }
