@@ -10,7 +10,9 @@ import (
 // libraryVariables are read by libraries and not by this package, which only checks that
 // they are visible. The Go runtime ignores a GOGC that it cannot read.
 var libraryVariables = [...]string{
-	"GOGC", "GOMEMLIMIT", "OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_TRACES_SAMPLER",
+	"GODEBUG", "GOGC", "GOMEMLIMIT", "GOOGLE_APPLICATION_CREDENTIALS",
+	"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS", "OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+	"OTEL_METRIC_EXPORT_INTERVAL", "OTEL_RESOURCE_ATTRIBUTES", "OTEL_SERVICE_NAME", "OTEL_TRACES_SAMPLER", "OTEL_TRACES_SAMPLER_ARG",
 }
 
 // checkVisible rejects spaces at either end, and characters that a person cannot see:

@@ -40,6 +40,7 @@ var (
 	errMalformed   = errors.New("the event is not a well-formed CloudEvent")
 	errNotStrict   = errors.New("the structured CloudEvent is not one JSON value in UTF-8 without duplicate members")
 	errTwiceData   = errors.New("the structured CloudEvent has both data and data_base64; the intended value is unknown")
+	errUnwrapped   = errors.New("the body is the data of an unwrapped push")
 	errManyHeaders = errors.New("the event has more than " + strconv.Itoa(maxEventHeaders) + " ce- headers")
 	errBadData     = errors.New("data_base64 of the structured CloudEvent is not a string of standard base64 with padding")
 )
@@ -67,7 +68,10 @@ func Read(ctx context.Context, header http.Header, body []byte) (d settle.Delive
 	case binding.EncodingBatch:
 		fault = errBatch
 	case binding.EncodingUnknown, binding.EncodingEvent:
-		if claimsToBeEvent(header) {
+		switch {
+		case header.Get(pubsubHeader+"Message-Id") != "":
+			fault = errUnwrapped // also where the data looks like a push body
+		case claimsToBeEvent(header):
 			fault = errNoVersion
 		}
 	}
@@ -358,24 +362,30 @@ func isData(dec *jsontext.Decoder, token []byte) bool {
 	return at == "/message/data" || at == "/data/message/data" || at == "/data_base64"
 }
 
-// rawMessage returns the unparsed message of a push body; nil for none. The whole body
-// differs between deliveries of one message, because it counts the attempts.
-func rawMessage(body []byte) []byte {
+// rawMessage returns the unparsed message of a push body; nil unless it has exactly one
+// that is an object. The whole body differs between deliveries of one message, because it
+// counts the attempts. Without a message the whole body identifies what it brings.
+func rawMessage(body []byte) (message []byte) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-	_, _ = dec.ReadToken() // the next call repeats an error
+	if begin, err := dec.ReadToken(); err != nil || begin.Kind() != jsontext.KindBeginObject {
+		return nil
+	}
 	for dec.PeekKind() == jsontext.KindString {
-		name, _ := dec.ReadValue()
-		found := string(name) == `"message"`
+		name, _ := dec.ReadToken()
+		found := name.String() == "message"
 		value, err := dec.ReadValue()
 		switch {
-		case err != nil:
+		case err != nil, found && (message != nil || value.Kind() != jsontext.KindBeginObject):
 			return nil
 		case found:
 			end := dec.InputOffset()
-			return body[end-int64(len(value)) : end]
+			message = body[end-int64(len(value)) : end]
 		}
 	}
-	return nil
+	if _, err := dec.ReadToken(); err != nil {
+		return nil
+	}
+	return message
 }
 
 // describe returns the fault of a push body. The library's own text quotes the body, so

@@ -210,7 +210,7 @@ func TestReadUnwrappedPush(t *testing.T) {
 			"attributes of a CloudEvent", pubsubHeaders("Ce-Type", "payout", "Ce-Id", "7"), payoutJSON,
 			with(func(d *settle.Delivery) { d.Message.Attributes = map[string]string{"ce-type": "payout", "ce-id": "7"} }),
 		},
-		{"a wrapped body", pubsubHeaders(), payoutPush, payoutDelivery},
+		{"data like a wrapped body", pubsubHeaders(), payoutPush, with(func(d *settle.Delivery) { d.Message.Data = []byte(payoutPush) })},
 		{"the event of a wrapped body", func() http.Header {
 			h := pubsubHeaders()
 			maps.Copy(h, binaryHeaders())
@@ -227,6 +227,38 @@ func TestReadUnwrappedPush(t *testing.T) {
 				t.Errorf("delivery (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Quarantine keeps one message of an identity. Bodies that bring different things must not
+// share one.
+func TestRefusedBodiesHaveTheirOwnIdentities(t *testing.T) {
+	t.Parallel()
+	for _, bodies := range [][2]string{
+		{`{"message":null,"payout":1}`, `{"message":null,"payout":2}`},
+		{`{"message":"a","payout":1}`, `{"message":"a","payout":2}`},
+		{`{"message":{"messageId":"7"},"message":1}`, `{"message":{"messageId":"7"},"message":2}`},
+		{`{"message":{"messageId":"7","data":7},"message":{"a":1}}`, `{"message":{"messageId":"7","data":7},"message":{"a":2}}`},
+		{`{"message":{"data":7},"a":[}`, `{"message":{"data":7},"b":[}`},
+		{`{"message":{"data":7}}{"a":1}`, `{"message":{"data":8}}{"a":1}`},
+		{`{"payout":1}`, `{"payout":2}`},
+	} {
+		identities := map[string]bool{}
+		for _, body := range bodies {
+			d := read(t, http.Header{}, []byte(body))
+			if d.Refusal == nil {
+				t.Errorf("%s: not refused", body)
+			}
+			identities[settle.Quarantined{Message: d.Message}.Identity()] = true
+		}
+		if len(identities) != 2 {
+			t.Errorf("%s and %s have one identity", bodies[0], bodies[1])
+		}
+	}
+	again := [2]string{`{"message":{"messageId":"7","data":7},"deliveryAttempt":1}`, `{"message":{"messageId":"7","data":7},"deliveryAttempt":2}`}
+	first, second := read(t, http.Header{}, []byte(again[0])), read(t, http.Header{}, []byte(again[1]))
+	if (settle.Quarantined{Message: first.Message}).Identity() != (settle.Quarantined{Message: second.Message}).Identity() {
+		t.Error("two deliveries of one message have different identities")
 	}
 }
 

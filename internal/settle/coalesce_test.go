@@ -168,6 +168,29 @@ func TestFailuresAreShared(t *testing.T) {
 	})
 }
 
+// A caller that leaves ends its own delivery only: the next one calls the store.
+func TestLeavingCallerDoesNotFailTheWaitingDeliveries(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store, _ := newGatedStore()
+		service, got := newService(store), answers{outcomes: map[settle.Outcome]int{}}
+		hasty, leave := context.WithCancel(t.Context())
+		go got.deliver(hasty, service, plain)
+		synctest.Wait()
+		for range 3 {
+			go got.deliver(t.Context(), service, plain)
+		}
+		synctest.Wait()
+		leave()
+		synctest.Wait()
+		store.gate <- nil
+		synctest.Wait()
+		if len(got.errs) != 1 || got.outcomes[settle.OutcomeApplied] != 1 || got.outcomes[settle.OutcomeDuplicate] != 2 || store.calls.Load() != 2 {
+			t.Errorf("got %v, %v after %d calls of the store", got.outcomes, got.errs, store.calls.Load())
+		}
+	})
+}
+
 // After a panic the waiting deliveries fail, and Pub/Sub redelivers them.
 func TestWaitingDeliveriesFailAfterAPanic(t *testing.T) {
 	t.Parallel()

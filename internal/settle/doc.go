@@ -9,6 +9,7 @@
 // # The life of a delivery
 //
 //	data ──Decode──▶ refused ──▶ Store.Quarantine ─────────▶ quarantined
+//	   │                │ only the currency is absent, and it is settled ──▶ duplicate
 //	   │
 //	   └──▶ payout ──Hash──▶ Store.Settle
 //	                           │ nothing stored ───────────▶ applied

@@ -109,7 +109,7 @@ func (m Movement) DifferingMembers(p payout.Payout) []string {
 	differs(payout.MemberSettlementID, settled.SettlementID != p.SettlementID)
 	differs(payout.MemberAccountID, settled.AccountID != p.AccountID)
 	differs(payout.MemberAmountCents, settled.AmountCents != p.AmountCents)
-	differs(payout.MemberCurrency, intact && differentCurrency(settled, p) || !intact && settled.Currency != p.Currency)
+	differs(payout.MemberCurrency, intact && differentCurrency(settled, p) || !intact && !p.CurrencyDefaulted && settled.Currency != p.Currency)
 	differs(payout.MemberCreditorAccount, settled.CreditorAccount != p.CreditorAccount)
 	differs(payout.MemberReference, settled.Reference != p.Reference)
 	differs(FieldPayloadHash, !intact)

@@ -41,9 +41,10 @@ type inflightKey struct {
 
 // inflightSettle is one call of the store that other deliveries wait for.
 type inflightSettle struct {
-	done   chan struct{} // closed when result and err are set
+	done   chan struct{} // closed when the others are set
 	result Result
 	err    error
+	left   bool // its caller left before the end, which says nothing about the payout
 }
 
 // errNoResult is the error that deliveries share after a panic.
@@ -93,6 +94,9 @@ func (s *Service) coalesce(ctx context.Context, st *Settlement) (Result, error) 
 		if ctx.Err() != nil {
 			return Result{}, fmt.Errorf("wait for another delivery of the payout: %w", context.Cause(ctx))
 		}
+		if other.left {
+			return s.coalesce(ctx, st)
+		}
 		return other.result.shared(), other.err
 	}
 	own := &inflightSettle{done: make(chan struct{}), err: errNoResult}
@@ -102,12 +106,13 @@ func (s *Service) coalesce(ctx context.Context, st *Settlement) (Result, error) 
 	s.inflight[key] = own
 	s.mu.Unlock()
 	defer func() {
+		own.left = own.err != nil && errors.Is(ctx.Err(), context.Canceled)
 		s.mu.Lock()
 		delete(s.inflight, key)
 		s.mu.Unlock()
 		close(own.done)
 	}()
-	if st.Payout.WantsBank() && s.Banking != nil {
+	if st.Payout.CreditorAccount != "" && s.Banking != nil {
 		created, err := s.Banking.Create(st.Payout, st.DeliveryID)
 		if err != nil {
 			own.err = err

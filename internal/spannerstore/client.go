@@ -26,46 +26,6 @@ const (
 	calm = time.Minute
 )
 
-// exchange runs f with the open client, within the limit of one attempt. Where Spanner
-// has deleted the client's session, it runs f again with another client.
-//
-// After a timeout the rest of the call avoids the connections that the attempt used: one
-// of them may be dead without being closed.
-func (s *Store) exchange(ctx context.Context, f func(context.Context, *spanner.Client) error) error {
-	r, ok := ctx.Value(routeKey{}).(*route)
-	if !ok {
-		r = &route{}
-		ctx = context.WithValue(ctx, routeKey{}, r)
-	}
-	for sessions := 1; ; sessions++ {
-		s.mu.Lock()
-		client, err := s.current, error(nil)
-		s.mu.Unlock()
-		if client == nil {
-			if client, err = s.opened(ctx); err != nil {
-				return err
-			}
-		}
-		limited, cancel := context.WithTimeout(ctx, s.attemptTimeout)
-		err = f(limited, client)
-		timedOut := limited.Err() != nil && ctx.Err() == nil
-		cancel()
-		switch {
-		case err == nil:
-			return nil
-		case timedOut:
-			r.avoidUsed()
-			return err
-		case !sessionDeleted(err):
-			return err
-		}
-		s.giveUp(client)
-		if sessions == maxSessions {
-			return err
-		}
-	}
-}
-
 // opened waits for the client that the first call opens, and the next call after
 // [Store.giveUp]. Opening sends no RPC to Spanner, but it can look for credentials.
 func (s *Store) opened(ctx context.Context) (*spanner.Client, error) {
@@ -87,20 +47,26 @@ func (s *Store) openNext() (opened any, err error) {
 		}
 	}()
 	s.mu.Lock()
-	current, closed := s.current, s.closed
+	current, closed, recent := s.current, s.closed, s.recent
+	if current == nil && !closed {
+		s.recent++
+		time.AfterFunc(calm, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.recent--
+		})
+	}
 	s.mu.Unlock()
 	switch {
 	case closed:
 		return nil, errClosed
 	case current != nil: // opened since the caller looked
 		return current, nil
-	}
-	if time.Since(s.openedAt) > calm {
-		s.backoff = gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
-	} else {
+	case recent > 0:
 		time.Sleep(s.backoff.Pause())
+	default:
+		s.backoff = gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	}
-	s.openedAt = time.Now()
 	client, err := s.open(context.Background())
 	if err != nil {
 		return nil, err

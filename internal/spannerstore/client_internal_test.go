@@ -25,7 +25,7 @@ func newStore(open func() (*spanner.Client, error)) *Store {
 
 // use exchanges nothing.
 func (s *Store) use(ctx context.Context) error {
-	return s.exchange(ctx, func(context.Context, *spanner.Client) error { return nil })
+	return s.exchange(ctx, s.attemptTimeout, func(context.Context, *spanner.Client) error { return nil })
 }
 
 func TestNextCallRetriesOpen(t *testing.T) {
@@ -114,7 +114,7 @@ func TestExchangeRunsAgainWithAnotherSession(t *testing.T) {
 	})
 	t.Cleanup(store.Close)
 	var used []*spanner.Client
-	err := store.exchange(t.Context(), func(_ context.Context, client *spanner.Client) error {
+	err := store.exchange(t.Context(), store.attemptTimeout, func(_ context.Context, client *spanner.Client) error {
 		used = append(used, client)
 		if len(used) == 1 {
 			return deleted
@@ -142,18 +142,48 @@ func TestOnlyATimedOutAttemptSuspectsItsConnection(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore(func() (*spanner.Client, error) { return new(spanner.Client), nil })
-				r := &route{used: []*grpc.ClientConn{nil}}
-				ctx, leave := context.WithCancel(context.WithValue(t.Context(), routeKey{}, r))
+				p, r := &pool{suspects: map[*grpc.ClientConn]bool{}}, &route{}
+				conn, failed := new(grpc.ClientConn), errors.New("no answer")
+				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
-				failed := errors.New("no answer")
-				err := store.exchange(ctx, func(attempt context.Context, _ *spanner.Client) error {
+				err := store.exchange(ctx, store.attemptTimeout, func(attempt context.Context, _ *spanner.Client) error {
+					defer p.end(attempt, r, p.begin(r, conn, false))
 					test.fail(attempt, leave)
 					return failed
 				})
-				if !errors.Is(err, failed) || (len(r.avoided) == 1) != test.suspect {
-					t.Errorf("error %v, %d connections avoided", err, len(r.avoided))
+				if !errors.Is(err, failed) || (len(r.avoided) == 1) != test.suspect || p.suspects[conn] != test.suspect {
+					t.Errorf("error %v, avoided %v, suspects %v", err, r.avoided, p.suspects)
+				}
+				time.Sleep(suspicion + time.Second) // of the bubble's time
+				if p.suspects[conn] {
+					t.Error("the connection is suspect for ever")
 				}
 			})
 		})
+	}
+}
+
+// The requests that avoid a suspect take the others in turn.
+func TestRequestsTakeHealthyConnectionsInTurn(t *testing.T) {
+	t.Parallel()
+	p := &pool{suspects: map[*grpc.ClientConn]bool{}}
+	conns := []*grpc.ClientConn{new(grpc.ClientConn), new(grpc.ClientConn), new(grpc.ClientConn)}
+	for _, conn := range conns {
+		p.begin(&route{}, conn, false)
+	}
+	p.suspects[conns[0]] = true
+	taken := map[*grpc.ClientConn]int{}
+	for range 10 {
+		taken[p.begin(&route{}, conns[0], false)]++
+	}
+	if taken[conns[1]] != 5 || taken[conns[2]] != 5 {
+		t.Errorf("requests by connection: %v", taken)
+	}
+	p.suspects[conns[1]], p.suspects[conns[2]] = true, true
+	if got := p.begin(&route{}, conns[0], false); got != conns[0] {
+		t.Error("the choice is not taken although all are suspect")
+	}
+	if got := p.begin(&route{avoided: conns[:1]}, conns[0], false); got == conns[0] {
+		t.Error("the call takes a connection on which it timed out")
 	}
 }

@@ -25,16 +25,6 @@ func unknownOutcome(errs ...error) error {
 // in any case, and reads for many such callers would delay others.
 func callerIsGone(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// commit inserts rows in one Commit and returns its commit timestamp. A repeated insert
-// fails because the rows exist.
-func (s *Store) commit(ctx context.Context, tag string, rows []*spanner.Mutation) (committed time.Time, err error) {
-	err = s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
-		committed, err = client.Apply(ctx, rows, spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag), spanner.ApplyCommitOptions(s.commitOptions))
-		return err
-	})
-	return committed, err
-}
-
 // readWrite runs fn in a read-write transaction and returns its commit
 // timestamp. fn may be run several times.
 func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Context, *spanner.ReadWriteTransaction) error) (committed time.Time, err error) {
@@ -46,8 +36,12 @@ func (s *Store) readWrite(ctx context.Context, tag string, fn func(context.Conte
 			return time.Time{}, ctx.Err()
 		}
 	}
-	err = s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
-		response, err := client.ReadWriteTransactionWithOptions(ctx, fn, spanner.TransactionOptions{TransactionTag: tag, CommitOptions: s.commitOptions})
+	options := spanner.TransactionOptions{TransactionTag: tag}
+	if tag == tagSettle {
+		options.CommitOptions = s.settleOptions
+	}
+	err = s.exchange(ctx, s.attemptTimeout, func(ctx context.Context, client *spanner.Client) error {
+		response, err := client.ReadWriteTransactionWithOptions(ctx, fn, options)
 		committed = response.CommitTs
 		return err
 	})
@@ -83,9 +77,9 @@ func commitStatusOf(err error) commitStatus {
 	}
 }
 
-// afterRepetition is the state after several Commits of the same rows, of which the last
-// has state s. Its refusal proves nothing about the others.
-func (s commitStatus) afterRepetition() commitStatus {
+// afterAnother is the state after several Commits of the same rows, of which the last has
+// state s. Its refusal proves nothing about the others.
+func (s commitStatus) afterAnother() commitStatus {
 	if s == commitRefused {
 		return commitUnknown
 	}

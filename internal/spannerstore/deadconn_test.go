@@ -2,8 +2,10 @@ package spannerstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"path"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -12,9 +14,11 @@ import (
 
 	"google.golang.org/api/option"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/payout"
+	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/spannerstore"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
 	"github.com/settleonce/settleonce/internal/test/storetest"
@@ -77,26 +81,36 @@ func (c *deadConn) Close() error {
 	return c.Conn.Close()
 }
 
-// deliverKind makes the delivery with a number. Four in a row are a fresh payout, a
-// duplicate, a conflict and a quarantined message; every second four are redelivered.
+// deliverKind makes the call with a number. Six in a row are a fresh payout, a duplicate, a
+// conflict, a quarantined message, a read of a movement and a change of an instruction
+// that is refused; every second six are redelivered.
 func deliverKind(ctx context.Context, t *testing.T, store *spannerstore.Store, n int) error {
 	t.Helper()
 	var st settle.Settlement
 	want := settle.OutcomeApplied
-	switch n % 4 {
+	switch n % 6 {
 	case 0:
 		st = storetest.NewSettlement(t, fmt.Sprintf(`{"settlement_id":"fresh-%d","account_id":"a","amount_cents":1}`, n))
 	case 1:
 		st, want = storetest.NewSettlement(t, other), settle.OutcomeDuplicate
 	case 2:
 		st, want = storetest.NewSettlement(t, strings.Replace(other, ":1}", fmt.Sprintf(":%d}", n), 1)), settle.OutcomeConflict
-	default:
+	case 3:
 		_, err := store.Quarantine(ctx, settle.Quarantined{
 			Message: settle.Message{Data: fmt.Append(nil, n)}, Refusal: payout.Refusal{Reason: payout.ReasonNotJSON},
 		})
 		return err
+	case 4:
+		_, err := store.Movement(ctx, "stl-1")
+		return err
+	default:
+		_, err := store.Change(ctx, "stl-8472", func(transfer.Instruction) (transfer.Change, error) { return transfer.Change{}, transfer.ErrNotDue })
+		if errors.Is(err, transfer.ErrNotDue) {
+			return nil
+		}
+		return err
 	}
-	st.Redelivered = n/4%2 == 1
+	st.Redelivered = n/6%2 == 1
 	result, err := store.Settle(ctx, st)
 	if err == nil && result.Outcome != want {
 		return fmt.Errorf("outcome %v, want %v", result.Outcome, want)
@@ -122,8 +136,10 @@ func TestDeadConnectionFailsNoDelivery(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(store.Close)
-	if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, other)); err != nil {
-		t.Fatal(err)
+	for _, message := range []string{other, wantsBank} {
+		if _, err := store.Settle(t.Context(), storetest.NewSettlement(t, message)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	// run makes deliveries and returns the duration of the longest.
 	run := func(first int) (longest time.Duration, late int) {
@@ -164,5 +180,50 @@ func TestDeadConnectionFailsNoDelivery(t *testing.T) {
 	}
 	if longest > calm+attempt+time.Second {
 		t.Errorf("a delivery took %v; a calm one takes %v, an attempt %v", longest, calm, attempt)
+	}
+}
+
+// The request that creates the client's session gets no answer. The next one takes another
+// connection, within the time of the first attempt.
+func TestSilentSessionCreationDelaysTheFirstDelivery(t *testing.T) {
+	t.Parallel()
+	const attempt = 4 * time.Second
+	var (
+		mu    sync.Mutex
+		conns []*grpc.ClientConn
+	)
+	silent := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		if path.Base(method) == "CreateSession" {
+			mu.Lock()
+			conns = append(conns, cc)
+			first := len(conns) == 1
+			mu.Unlock()
+			if first {
+				<-ctx.Done()
+				return status.FromContextError(ctx.Err()).Err()
+			}
+		}
+		return invoke(ctx, method, req, reply, cc, opts...)
+	}
+	b := newBackend(t)
+	store, err := spannerstore.Open(t.Context(), spannerstore.Config{
+		Database: b.database, Emulator: true, AttemptTimeout: attempt,
+		Options: append(emulatortest.Spanner(t).ClientOptions(), option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(silent))),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*attempt)
+	defer cancel()
+	began := time.Now()
+	result, err := store.Settle(ctx, storetest.NewSettlement(t, other))
+	if took := time.Since(began); err != nil || result.Outcome != settle.OutcomeApplied || took > attempt+time.Second {
+		t.Errorf("%v, %v after %v", result.Outcome, err, took)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(conns) < 2 || conns[0] == conns[1] {
+		t.Errorf("session created over connections %v, want two different ones", conns)
 	}
 }

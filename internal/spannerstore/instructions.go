@@ -19,13 +19,18 @@ const tagInstruction = "bank_instruction"
 // Change implements transfer.Store. After a lost answer it runs the transaction
 // again: decide recognises its own change.
 func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
+	ctx, r := withRoute(ctx)
 	var lastErr error
-	for range maxCommits {
+	for commits := 1; commits <= maxCommits; commits++ {
 		change, decided, err := s.changeInstruction(ctx, id, decide)
 		if decided {
 			return change, err
 		}
-		switch commitStatusOf(err) {
+		status := commitStatusOf(err)
+		if r.repeated() || commits > 1 {
+			status = status.afterAnother()
+		}
+		switch status {
 		case commitDone:
 			return change, nil
 		case commitRefused, commitExists:
@@ -216,9 +221,17 @@ const emulatorHint = "@{spanner_emulator.disable_query_null_filtered_index_check
 // queryIndexes runs a query of the indexes by shard. It is one strong read, of all
 // shards at the same timestamp.
 func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) error {
-	params["shards"] = int64(Shards)
-	return s.exchange(ctx, func(ctx context.Context, client *spanner.Client) error {
+	var rows []*spanner.Row
+	err := s.read(ctx, s.attemptTimeout, func(ctx context.Context, client *spanner.Client) error {
+		rows = rows[:0]
 		return client.Single().QueryWithOptions(ctx, spanner.Statement{SQL: s.hint + sql, Params: params},
-			spanner.QueryOptions{RequestTag: tagDue}).Do(each)
+			spanner.QueryOptions{RequestTag: tagDue}).Do(func(row *spanner.Row) error {
+			rows = append(rows, row)
+			return nil
+		})
 	})
+	for i := 0; err == nil && i < len(rows); i++ {
+		err = each(rows[i])
+	}
+	return err
 }

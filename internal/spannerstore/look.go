@@ -3,6 +3,7 @@ package spannerstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"cloud.google.com/go/spanner"
 	"golang.org/x/sync/errgroup"
@@ -24,10 +25,10 @@ var settleReads = &spanner.ReadOptions{RequestTag: tagSettle}
 
 // look reads the stored rows by key, without locks, and judges them. Receipt and movement
 // never change, so the reads need no common timestamp.
-func (s *Store) look(ctx context.Context, st settle.Settlement, at lookAt) (settle.Judgement, error) {
+func (s *Store) look(ctx context.Context, limit time.Duration, st settle.Settlement, at lookAt) (settle.Judgement, error) {
 	var stored settle.Stored
 	if at != lookAtMovement {
-		err := s.read(ctx, func(ctx context.Context, client *spanner.Client) error {
+		err := s.read(ctx, limit, func(ctx context.Context, client *spanner.Client) error {
 			return readReceipt(ctx, client.Single(), st, &stored)
 		})
 		if err != nil {
@@ -35,7 +36,7 @@ func (s *Store) look(ctx context.Context, st settle.Settlement, at lookAt) (sett
 		}
 	}
 	if !stored.Receipt.Decides(st.Payout) && (at != lookAtReceipt || stored.Receipt != nil) {
-		err := s.read(ctx, func(ctx context.Context, client *spanner.Client) error {
+		err := s.read(ctx, limit, func(ctx context.Context, client *spanner.Client) error {
 			return readMovement(ctx, func() Reader { return client.Single() }, st, &stored)
 		})
 		if err != nil {
@@ -52,19 +53,22 @@ func (s *Store) look(ctx context.Context, st settle.Settlement, at lookAt) (sett
 // lookAfter looks after a commit. After a lost answer it has its own deadline, because the
 // caller's may be over.
 func (s *Store) lookAfter(ctx context.Context, status commitStatus, st settle.Settlement, at lookAt) (settle.Judgement, error) {
-	if status == commitUnknown {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
-		defer cancel()
-		at = lookAtAll
+	if status != commitUnknown {
+		return s.look(ctx, s.attemptTimeout, st, at)
 	}
-	return s.look(ctx, st, at)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
+	defer cancel()
+	return s.look(ctx, rereadAttempt, st, lookAtAll)
 }
 
+// rereadAttempt lets a read after a lost answer try two connections in its time.
+const rereadAttempt = RereadTimeout / 2
+
 // read runs a read, and after a timeout again: over other connections.
-func (s *Store) read(ctx context.Context, f func(context.Context, *spanner.Client) error) (err error) {
+func (s *Store) read(ctx context.Context, limit time.Duration, f func(context.Context, *spanner.Client) error) (err error) {
+	ctx, _ = withRoute(ctx)
 	for range maxReads {
-		if err = s.exchange(ctx, f); err == nil || ctx.Err() != nil || !timedOut(err) {
+		if err = s.exchange(ctx, limit, f); err == nil || ctx.Err() != nil || !timedOut(err) {
 			break
 		}
 	}
@@ -108,16 +112,12 @@ type rowKey struct {
 // insertOnce inserts a row that no later delivery changes, and reports whether the row
 // was stored before this call.
 func (s *Store) insertOnce(ctx context.Context, tag string, row *spanner.Mutation, at rowKey) (known bool, err error) {
-	r, ok := ctx.Value(routeKey{}).(*route)
-	if !ok {
-		r = &route{}
-		ctx = context.WithValue(ctx, routeKey{}, r)
-	}
+	ctx, r := withRoute(ctx)
 	for commits := 1; ; commits++ {
 		_, err := s.commit(ctx, tag, []*spanner.Mutation{row})
-		status, own := commitStatusOf(err), commits > 1
-		if r.repeated() {
-			status, own = status.afterRepetition(), true
+		status, own := commitStatusOf(err), r.repeated() || commits > 1
+		if own {
+			status = status.afterAnother()
 		}
 		switch {
 		case status == commitDone:
@@ -144,7 +144,7 @@ func (s *Store) insertOnce(ctx context.Context, tag string, row *spanner.Mutatio
 func (s *Store) isStored(ctx context.Context, at rowKey) (stored bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RereadTimeout)
 	defer cancel()
-	err = s.read(ctx, func(ctx context.Context, client *spanner.Client) error {
+	err = s.read(ctx, rereadAttempt, func(ctx context.Context, client *spanner.Client) error {
 		_, err := client.Single().ReadRowWithOptions(ctx, at.table, at.key, []string{"message_id"}, settleReads)
 		stored = err == nil
 		if errors.Is(err, spanner.ErrRowNotFound) {

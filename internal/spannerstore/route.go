@@ -2,6 +2,7 @@ package spannerstore
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
 	"sync"
@@ -14,18 +15,20 @@ import (
 // route records the connections and the Commits of one call of the store.
 type route struct {
 	mu      sync.Mutex
-	used    []*grpc.ClientConn // since the latest timeout
-	avoided []*grpc.ClientConn // in use when an attempt timed out
+	avoided []*grpc.ClientConn // on which a request timed out
 	commits int                // requests since the latest call of repeated
 }
 
 // routeKey is the context key of a *route.
 type routeKey struct{}
 
-func (r *route) avoidUsed() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.avoided, r.used = append(r.avoided, r.used...), nil
+// withRoute returns ctx with the record of the call, and the record.
+func withRoute(ctx context.Context) (context.Context, *route) {
+	if r, ok := ctx.Value(routeKey{}).(*route); ok {
+		return ctx, r
+	}
+	r := &route{}
+	return context.WithValue(ctx, routeKey{}, r), r
 }
 
 // repeated reports whether more than one Commit was sent since its latest call. Then the
@@ -39,58 +42,121 @@ func (r *route) repeated() bool {
 	return n > 1
 }
 
-// suspicion is the time in which all calls avoid a connection that one call avoided. gRPC
-// itself gives a dead connection up after 140 s, by the keepalive of the client library.
+// suspicion is the time in which all calls avoid a connection on which a request timed
+// out. gRPC itself gives a dead connection up after 140 s, by the keepalive of the client
+// library.
 const suspicion = time.Minute
 
-// routed returns options for one client. Its pool takes the connections in turn, without
-// regard to dead ones; the options replace a connection that calls avoid.
-func routed() []option.ClientOption {
-	var (
-		mu       sync.Mutex
-		known    []*grpc.ClientConn // connections of the pool, as far as calls have used them
-		suspects = map[*grpc.ClientConn]time.Time{}
-	)
-	pick := func(ctx context.Context, method string, choice *grpc.ClientConn) *grpc.ClientConn {
-		r, ok := ctx.Value(routeKey{}).(*route)
-		if !ok { // a call of the client library itself
-			return choice
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if !slices.Contains(known, choice) {
-			known = append(known, choice)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		now := time.Now()
-		for _, suspect := range r.avoided {
-			if now.Sub(suspects[suspect]) > suspicion {
-				suspects[suspect] = now
-			}
-		}
-		own := func(cc *grpc.ClientConn) bool { return !slices.Contains(r.avoided, cc) }
-		healthy := func(cc *grpc.ClientConn) bool { return own(cc) && now.Sub(suspects[cc]) > suspicion }
-		candidates := append([]*grpc.ClientConn{choice}, known...)
-		if i := slices.IndexFunc(candidates, healthy); i >= 0 {
-			choice = candidates[i]
-		} else if i := slices.IndexFunc(candidates, own); i >= 0 {
-			choice = candidates[i]
-		}
-		if path.Base(method) == "Commit" {
-			r.commits++
-		}
-		r.used = append(r.used, choice)
-		return choice
-	}
+// pool are the connections of one client. The client library takes them in turn, without
+// regard to dead ones.
+type pool struct {
+	limit time.Duration // of a request of the library itself
+
+	mu       sync.Mutex
+	known    []*grpc.ClientConn // as far as requests have used them
+	suspects map[*grpc.ClientConn]bool
+	turn     int
+}
+
+// options make the client's requests avoid dead connections.
+func (p *pool) options() []option.ClientOption {
 	return []option.ClientOption{
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(
-			func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-				return invoke(ctx, method, req, reply, pick(ctx, method, cc), opts...)
-			})),
-		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(
-			func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-				return streamer(ctx, desc, pick(ctx, method, cc), method, opts...)
-			})),
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(p.unary)),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(p.stream)),
 	}
+}
+
+// unary sends one request. A request that belongs to no call of the store creates a session
+// or ends a transaction. The library gives it 30 s; with less, the next call creates the
+// session over another connection before its own attempt is over.
+func (p *pool) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	r, called := ctx.Value(routeKey{}).(*route)
+	if !called {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, p.limit, errAttemptOver)
+		defer cancel()
+		r = &route{}
+	}
+	cc = p.begin(r, cc, path.Base(method) == "Commit")
+	err := invoke(ctx, method, req, reply, cc, opts...)
+	p.end(ctx, r, cc)
+	return err
+}
+
+func (p *pool) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	r, called := ctx.Value(routeKey{}).(*route)
+	if !called {
+		return streamer(ctx, desc, cc, method, opts...)
+	}
+	cc = p.begin(r, cc, false)
+	s, err := streamer(ctx, desc, cc, method, opts...)
+	if err != nil {
+		p.end(ctx, r, cc)
+		return nil, err
+	}
+	return &answeredStream{ClientStream: s, answered: sync.OnceFunc(func() { p.end(ctx, r, cc) })}, nil
+}
+
+// answeredStream reports the first answer.
+type answeredStream struct {
+	grpc.ClientStream
+	answered func()
+}
+
+// RecvMsg implements [grpc.ClientStream].
+func (s *answeredStream) RecvMsg(m any) error {
+	defer s.answered()
+	return s.ClientStream.RecvMsg(m)
+}
+
+// begin returns the connection for a request: the library's choice, or another one where
+// the call avoids it or all calls do.
+func (p *pool) begin(r *route, choice *grpc.ClientConn, commit bool) *grpc.ClientConn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !slices.Contains(p.known, choice) {
+		p.known = append(p.known, choice)
+	}
+	own := func(cc *grpc.ClientConn) bool { return !slices.Contains(r.avoided, cc) }
+	healthy := func(cc *grpc.ClientConn) bool { return own(cc) && !p.suspects[cc] }
+	for _, usable := range []func(*grpc.ClientConn) bool{healthy, own} {
+		if usable(choice) {
+			break
+		}
+		if others := slices.DeleteFunc(slices.Clone(p.known), func(cc *grpc.ClientConn) bool { return !usable(cc) }); len(others) > 0 {
+			p.turn++
+			choice = others[p.turn%len(others)]
+			break
+		}
+	}
+	if commit {
+		r.commits++
+	}
+	return choice
+}
+
+// errAttemptOver is the cause of the end of an attempt's context.
+var errAttemptOver = errors.New("no answer from Spanner within the limit of an attempt")
+
+// end ends a request. One that ends with its attempt had no answer.
+func (p *pool) end(ctx context.Context, r *route, cc *grpc.ClientConn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !errors.Is(context.Cause(ctx), errAttemptOver) {
+		return
+	}
+	r.avoided = append(r.avoided, cc)
+	if p.suspects[cc] {
+		return
+	}
+	p.suspects[cc] = true
+	time.AfterFunc(suspicion, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.suspects, cc)
+	})
 }

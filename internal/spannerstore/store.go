@@ -3,6 +3,7 @@ package spannerstore
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/googleapis/gax-go/v2"
 	"golang.org/x/sync/singleflight"
 	"google.golang.org/api/option"
+	"google.golang.org/grpc"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -42,14 +44,14 @@ type Store struct {
 	// attemptTimeout bounds each exchange with Spanner, so that one dead connection does
 	// not take the whole budget of a delivery.
 	attemptTimeout time.Duration
-	commitOptions  spanner.CommitOptions
+	settleOptions  spanner.CommitOptions // of settling; other commits are not delayed
 
-	opening  singleflight.Group
-	openedAt time.Time   // of the latest client; used by openNext only
-	backoff  gax.Backoff // before the next client; used by openNext only
+	opening singleflight.Group
+	backoff gax.Backoff // before the next client; used by openNext only
 
 	mu      sync.Mutex
 	current *spanner.Client // nil: the next call opens one
+	recent  int             // attempts to open one, in the last minute
 	closed  bool
 }
 
@@ -86,18 +88,19 @@ const MaxAttemptTimeout = 8 * time.Second
 func New(cfg Config) *Store {
 	s := &Store{attemptTimeout: MaxAttemptTimeout}
 	if cfg.MaxCommitDelay > 0 {
-		s.commitOptions.MaxCommitDelay = &cfg.MaxCommitDelay
+		s.settleOptions.MaxCommitDelay = &cfg.MaxCommitDelay
 	}
 	if cfg.AttemptTimeout > 0 {
 		s.attemptTimeout = min(cfg.AttemptTimeout, MaxAttemptTimeout)
 	}
 	s.open = func(ctx context.Context) (*spanner.Client, error) {
+		connections := &pool{limit: s.attemptTimeout / 2, suspects: map[*grpc.ClientConn]bool{}}
 		client, err := spanner.NewClientWithConfig(ctx, cfg.Database, spanner.ClientConfig{
 			DatabaseRole: cfg.DatabaseRole,
 			// The built-in metrics need the right monitoring.timeSeries.create, and CPU for
 			// their exporter between requests. Spanner measures the same on the server.
 			DisableNativeMetrics: true,
-		}, append(routed(), cfg.Options...)...)
+		}, append(connections.options(), cfg.Options...)...)
 		if err != nil {
 			return nil, fmt.Errorf("open spanner database %s: %w", cfg.Database, err)
 		}
@@ -128,23 +131,25 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result, error) {
 	r, at := &route{}, lookAtAll
 	ctx = context.WithValue(ctx, routeKey{}, r)
-	if st.Redelivered || st.Unroutable() {
-		if !st.Unroutable() {
+	rows, err := settlementRows(st)
+	unroutable := errors.Is(err, transfer.ErrNoBank)
+	if err != nil && !unroutable {
+		return settle.Result{}, err
+	}
+	if st.Redelivered || unroutable {
+		if !unroutable {
 			at = lookAtReceipt
 		}
-		judgement, err := s.look(ctx, st, at)
+		judgement, err := s.look(ctx, s.attemptTimeout, st, at)
+		at = lookAtAll
 		switch {
 		case err == nil && judgement.Action != settle.ActionInsert:
 			return s.recorded(ctx, st, judgement)
-		case st.Unroutable():
+		case unroutable:
 			return settle.Result{}, redact(err)
 		case err == nil:
 			at = lookAtMovement // there was no receipt
 		}
-	}
-	rows, err := settlementRows(st)
-	if err != nil {
-		return settle.Result{}, err
 	}
 	result := settle.Result{Outcome: settle.OutcomeApplied, SettlementID: st.Payout.SettlementID, PayloadHash: st.Hash}
 	if st.Instruction != nil {
@@ -154,8 +159,8 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 	result.AppliedAt, err = s.commit(ctx, tagSettle, rows)
 	for commits := 1; err != nil; commits++ {
 		status := commitStatusOf(err)
-		if r.repeated() {
-			status, at = status.afterRepetition(), lookAtAll
+		if r.repeated() || commits > 1 {
+			status, at = status.afterAnother(), lookAtAll
 		}
 		switch {
 		case status == commitRefused:
@@ -173,13 +178,53 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 			return s.recorded(ctx, st, judgement)
 		}
 		result, err = s.settleInTransaction(ctx, st)
-		at = lookAtAll
 	}
 	return result, nil
 }
 
+// commit inserts rows in one Commit and returns its commit timestamp. A repeated insert
+// fails because the rows exist.
+func (s *Store) commit(ctx context.Context, tag string, rows []*spanner.Mutation) (committed time.Time, err error) {
+	err = s.exchange(ctx, s.attemptTimeout, func(ctx context.Context, client *spanner.Client) error {
+		options := []spanner.ApplyOption{spanner.ApplyAtLeastOnce(), spanner.TransactionTag(tag)}
+		if tag == tagSettle {
+			options = append(options, spanner.ApplyCommitOptions(s.settleOptions))
+		}
+		committed, err = client.Apply(ctx, rows, options...)
+		return err
+	})
+	return committed, err
+}
+
+// exchange runs f with the open client, within the limit of one attempt. Where Spanner
+// has deleted the client's session, it runs f again with another client.
+func (s *Store) exchange(ctx context.Context, limit time.Duration, f func(context.Context, *spanner.Client) error) error {
+	for sessions := 1; ; sessions++ {
+		s.mu.Lock()
+		client := s.current
+		s.mu.Unlock()
+		if client == nil {
+			var err error
+			if client, err = s.opened(ctx); err != nil {
+				return err
+			}
+		}
+		limited, cancel := context.WithTimeoutCause(ctx, limit, errAttemptOver)
+		err := f(limited, client)
+		cancel()
+		if err == nil || !sessionDeleted(err) {
+			return err
+		}
+		s.giveUp(client)
+		if sessions == maxSessions {
+			return err
+		}
+	}
+}
+
 // settlementRows returns everything that a settlement inserts. It is made anew for
-// every run of a transaction.
+// every run of a transaction. It fails with [transfer.ErrNoBank] where
+// [settle.Settlement.Unroutable].
 func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
 	p := st.Payout
 	receipt := ReceiptRow{
@@ -199,8 +244,11 @@ func settlementRows(st settle.Settlement) ([]*spanner.Mutation, error) {
 		SettlementID: p.SettlementID, AccountID: p.AccountID, AmountCents: p.AmountCents, Currency: p.Currency,
 		CreditorAccount: p.CreditorAccount, Reference: p.Reference, PayloadHash: st.Hash, Source: st.Message.Source, RecordedAt: spanner.CommitTimestamp,
 	})}
-	if st.Instruction != nil {
+	switch {
+	case st.Instruction != nil:
 		rows = append(rows, newInstructionRows(*st.Instruction)...)
+	case p.CreditorAccount != "":
+		return nil, transfer.ErrNoBank
 	}
 	return append(rows, Receipts.Insert(receipt)), nil
 }
@@ -253,7 +301,7 @@ func (s *Store) recorded(ctx context.Context, st settle.Settlement, judgement se
 // Movement implements [settle.Store].
 func (s *Store) Movement(ctx context.Context, settlementID string) (movement *settle.Movement, err error) {
 	var stored settle.Stored
-	err = s.read(ctx, func(ctx context.Context, client *spanner.Client) error {
+	err = s.read(ctx, s.attemptTimeout, func(ctx context.Context, client *spanner.Client) error {
 		rows, err := Movements.Rows(ctx, client.Single(), spanner.Key{SettlementKey(settlementID)}, settleReads)
 		for i := range rows {
 			stored.Movement = &rows[i]

@@ -155,8 +155,7 @@ var readers = sync.Pool{New: func() any { return new(reader) }}
 type Hash string
 
 // ErrUnknownHashVersion reports a payload hash of a version that this program cannot
-// compute, because a newer program stored it. The program cannot distinguish duplicate
-// and conflict, and Pub/Sub has to redeliver the message.
+// compute: a newer program stored it, or a person changed it.
 var ErrUnknownHashVersion = errors.New("payload hash of an unknown version")
 
 const hashV1 = "v1:"

@@ -131,7 +131,7 @@ func (r *rows) recordEvent(e transfer.Event, commit time.Time) {
 	})
 }
 
-// Change implements settle.Store.
+// Change implements transfer.Store.
 func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Instruction) (transfer.Change, error)) (transfer.Change, error) {
 	if err := ctx.Err(); err != nil {
 		return transfer.Change{}, err
@@ -158,7 +158,7 @@ func (s *Store) Change(ctx context.Context, id string, decide func(transfer.Inst
 	return change, nil
 }
 
-// Backlog implements settle.Store.
+// Backlog implements transfer.Store.
 func (s *Store) Backlog(ctx context.Context) (transfer.Backlog, error) {
 	if err := ctx.Err(); err != nil {
 		return transfer.Backlog{}, err
@@ -235,7 +235,7 @@ func (s *Store) Quarantine(ctx context.Context, q settle.Quarantined) (known boo
 	return false, nil
 }
 
-// Due implements settle.Store.
+// Due implements transfer.Store.
 func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
