@@ -142,7 +142,7 @@ func TestOnlyATimedOutAttemptSuspectsItsConnection(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore(func() (*spanner.Client, error) { return new(spanner.Client), nil })
-				p, r := &pool{suspects: map[*grpc.ClientConn]bool{}}, &route{}
+				p, r := newPool(), &route{}
 				conn, failed := new(grpc.ClientConn), errors.New("no answer")
 				ctx, leave := context.WithCancel(t.Context())
 				defer leave()
@@ -166,7 +166,7 @@ func TestOnlyATimedOutAttemptSuspectsItsConnection(t *testing.T) {
 // The requests that avoid a suspect take the others in turn.
 func TestRequestsTakeHealthyConnectionsInTurn(t *testing.T) {
 	t.Parallel()
-	p := &pool{suspects: map[*grpc.ClientConn]bool{}}
+	p := newPool()
 	conns := []*grpc.ClientConn{new(grpc.ClientConn), new(grpc.ClientConn), new(grpc.ClientConn)}
 	for _, conn := range conns {
 		p.begin(&route{}, conn, false)

@@ -221,6 +221,7 @@ const emulatorHint = "@{spanner_emulator.disable_query_null_filtered_index_check
 // queryIndexes runs a query of the indexes by shard. It is one strong read, of all
 // shards at the same timestamp.
 func (s *Store) queryIndexes(ctx context.Context, sql string, params map[string]any, each func(*spanner.Row) error) error {
+	params["shards"] = int64(Shards)
 	var rows []*spanner.Row
 	err := s.read(ctx, s.attemptTimeout, func(ctx context.Context, client *spanner.Client) error {
 		rows = rows[:0]

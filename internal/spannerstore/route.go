@@ -50,56 +50,110 @@ const suspicion = time.Minute
 // pool are the connections of one client. The client library takes them in turn, without
 // regard to dead ones.
 type pool struct {
-	limit time.Duration // of a request of the library itself
-
 	mu       sync.Mutex
 	known    []*grpc.ClientConn // as far as requests have used them
 	suspects map[*grpc.ClientConn]bool
 	turn     int
+
+	// begin returns the connection for a request: the library's choice, or another one
+	// where the call avoids it or all calls do. commit counts a Commit.
+	begin func(r *route, choice *grpc.ClientConn, commit bool) *grpc.ClientConn
+	// end ends a request. One that ends with its attempt had no answer.
+	end func(ctx context.Context, r *route, cc *grpc.ClientConn)
+}
+
+// errAttemptOver is the cause of the end of an attempt's context.
+var errAttemptOver = errors.New("no answer from Spanner within the limit of an attempt")
+
+func newPool() *pool {
+	p := &pool{suspects: map[*grpc.ClientConn]bool{}}
+	p.begin = func(r *route, choice *grpc.ClientConn, commit bool) *grpc.ClientConn {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !slices.Contains(p.known, choice) {
+			p.known = append(p.known, choice)
+		}
+		if commit {
+			r.commits++
+		}
+		own := func(cc *grpc.ClientConn) bool { return !slices.Contains(r.avoided, cc) }
+		healthy := func(cc *grpc.ClientConn) bool { return own(cc) && !p.suspects[cc] }
+		for _, usable := range [...]func(*grpc.ClientConn) bool{healthy, own} {
+			if usable(choice) {
+				return choice
+			}
+			if others := slices.DeleteFunc(slices.Clone(p.known), func(cc *grpc.ClientConn) bool { return !usable(cc) }); len(others) > 0 {
+				p.turn++
+				return others[p.turn%len(others)]
+			}
+		}
+		return choice
+	}
+	p.end = func(ctx context.Context, r *route, cc *grpc.ClientConn) {
+		if !errors.Is(context.Cause(ctx), errAttemptOver) {
+			return
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.avoided = append(r.avoided, cc)
+		if !p.suspects[cc] {
+			p.suspects[cc] = true
+			time.AfterFunc(suspicion, func() {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				delete(p.suspects, cc)
+			})
+		}
+	}
+	return p
 }
 
 // options make the client's requests avoid dead connections.
-func (p *pool) options() []option.ClientOption {
-	return []option.ClientOption{
-		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(p.unary)),
-		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(p.stream)),
-	}
-}
-
-// unary sends one request. A request that belongs to no call of the store creates a session
-// or ends a transaction. The library gives it 30 s; with less, the next call creates the
-// session over another connection before its own attempt is over.
-func (p *pool) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	r, called := ctx.Value(routeKey{}).(*route)
-	if !called {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, p.limit, errAttemptOver)
-		defer cancel()
-		r = &route{}
-	}
-	cc = p.begin(r, cc, path.Base(method) == "Commit")
-	err := invoke(ctx, method, req, reply, cc, opts...)
-	p.end(ctx, r, cc)
-	return err
-}
-
-func (p *pool) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	r, called := ctx.Value(routeKey{}).(*route)
-	if !called {
-		return streamer(ctx, desc, cc, method, opts...)
-	}
-	cc = p.begin(r, cc, false)
-	s, err := streamer(ctx, desc, cc, method, opts...)
-	if err != nil {
+//
+// A request that belongs to no call of the store creates a session or ends a transaction.
+// The library gives it 30 s. With limit, the next call creates the session over another
+// connection before its own attempt is over.
+func (p *pool) options(limit time.Duration) []option.ClientOption {
+	unary := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+		r, called := ctx.Value(routeKey{}).(*route)
+		if !called {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, errAttemptOver)
+			defer cancel()
+			r = &route{}
+		}
+		cc = p.begin(r, cc, path.Base(method) == "Commit")
+		err := invoke(ctx, method, req, reply, cc, opts...)
 		p.end(ctx, r, cc)
-		return nil, err
+		return err
 	}
-	return &answeredStream{ClientStream: s, answered: sync.OnceFunc(func() { p.end(ctx, r, cc) })}, nil
+	stream := func(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, streamer grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+		r, called := ctx.Value(routeKey{}).(*route)
+		if !called {
+			return streamer(ctx, desc, cc, method, opts...)
+		}
+		cc = p.begin(r, cc, false)
+		s, err := streamer(ctx, desc, cc, method, opts...)
+		if err != nil {
+			p.end(ctx, r, cc)
+			return nil, err
+		}
+		return &answeredStream{ClientStream: s, answered: sync.OnceFunc(func() { p.end(ctx, r, cc) })}, nil
+	}
+	return []option.ClientOption{
+		option.WithGRPCDialOption(grpc.WithChainUnaryInterceptor(unary)),
+		option.WithGRPCDialOption(grpc.WithChainStreamInterceptor(stream)),
+	}
 }
 
 // answeredStream reports the first answer.
 type answeredStream struct {
 	grpc.ClientStream
+
 	answered func()
 }
 
@@ -107,56 +161,4 @@ type answeredStream struct {
 func (s *answeredStream) RecvMsg(m any) error {
 	defer s.answered()
 	return s.ClientStream.RecvMsg(m)
-}
-
-// begin returns the connection for a request: the library's choice, or another one where
-// the call avoids it or all calls do.
-func (p *pool) begin(r *route, choice *grpc.ClientConn, commit bool) *grpc.ClientConn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !slices.Contains(p.known, choice) {
-		p.known = append(p.known, choice)
-	}
-	own := func(cc *grpc.ClientConn) bool { return !slices.Contains(r.avoided, cc) }
-	healthy := func(cc *grpc.ClientConn) bool { return own(cc) && !p.suspects[cc] }
-	for _, usable := range []func(*grpc.ClientConn) bool{healthy, own} {
-		if usable(choice) {
-			break
-		}
-		if others := slices.DeleteFunc(slices.Clone(p.known), func(cc *grpc.ClientConn) bool { return !usable(cc) }); len(others) > 0 {
-			p.turn++
-			choice = others[p.turn%len(others)]
-			break
-		}
-	}
-	if commit {
-		r.commits++
-	}
-	return choice
-}
-
-// errAttemptOver is the cause of the end of an attempt's context.
-var errAttemptOver = errors.New("no answer from Spanner within the limit of an attempt")
-
-// end ends a request. One that ends with its attempt had no answer.
-func (p *pool) end(ctx context.Context, r *route, cc *grpc.ClientConn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !errors.Is(context.Cause(ctx), errAttemptOver) {
-		return
-	}
-	r.avoided = append(r.avoided, cc)
-	if p.suspects[cc] {
-		return
-	}
-	p.suspects[cc] = true
-	time.AfterFunc(suspicion, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.suspects, cc)
-	})
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/googleapis/gax-go/v2"
 	"golang.org/x/sync/singleflight"
 	"google.golang.org/api/option"
-	"google.golang.org/grpc"
 
 	"github.com/settleonce/settleonce/internal/settle"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
@@ -94,13 +93,12 @@ func New(cfg Config) *Store {
 		s.attemptTimeout = min(cfg.AttemptTimeout, MaxAttemptTimeout)
 	}
 	s.open = func(ctx context.Context) (*spanner.Client, error) {
-		connections := &pool{limit: s.attemptTimeout / 2, suspects: map[*grpc.ClientConn]bool{}}
 		client, err := spanner.NewClientWithConfig(ctx, cfg.Database, spanner.ClientConfig{
 			DatabaseRole: cfg.DatabaseRole,
 			// The built-in metrics need the right monitoring.timeSeries.create, and CPU for
 			// their exporter between requests. Spanner measures the same on the server.
 			DisableNativeMetrics: true,
-		}, append(connections.options(), cfg.Options...)...)
+		}, append(newPool().options(s.attemptTimeout/2), cfg.Options...)...)
 		if err != nil {
 			return nil, fmt.Errorf("open spanner database %s: %w", cfg.Database, err)
 		}
