@@ -66,18 +66,20 @@ var (
 // deliveriesOf are the deliveries of design section 6 in an order that makes each case,
 // for a payout and another payload with its ID. The receipt expires between both lists.
 func deliveriesOf(settled, changed string) (before, expired []delivery) {
-	return []delivery{
-			{"redelivered and not settled", settled, true, settle.OutcomeApplied, false, [][]string{read, commit}},
-			{"duplicate", settled, false, settle.OutcomeDuplicate, false, [][]string{commit, read}},
-			{"duplicate, redelivered", settled, true, settle.OutcomeDuplicate, false, [][]string{read}},
-			{"conflict", changed, false, settle.OutcomeConflict, false, [][]string{commit, read, bothReads, commit}},
-			{"known conflict", changed, false, settle.OutcomeConflict, true, [][]string{commit, read, bothReads}},
-			{"known conflict, redelivered", changed, true, settle.OutcomeConflict, true, [][]string{read, bothReads}},
-		}, []delivery{
-			{"receipt expired", settled, false, settle.OutcomeDuplicate, false, [][]string{commit, read, bothReads}},
-			{"receipt expired, redelivered", settled, true, settle.OutcomeDuplicate, false, [][]string{read, commit, bothReads}},
-			{"receipt expired, known conflict", changed, false, settle.OutcomeConflict, true, [][]string{commit, read, bothReads}},
-		}
+	before = []delivery{
+		{"redelivered and not settled", settled, true, settle.OutcomeApplied, false, [][]string{read, commit}},
+		{"duplicate", settled, false, settle.OutcomeDuplicate, false, [][]string{commit, read}},
+		{"duplicate, redelivered", settled, true, settle.OutcomeDuplicate, false, [][]string{read}},
+		{"conflict", changed, false, settle.OutcomeConflict, false, [][]string{commit, read, bothReads, commit}},
+		{"known conflict", changed, false, settle.OutcomeConflict, true, [][]string{commit, read, bothReads}},
+		{"known conflict, redelivered", changed, true, settle.OutcomeConflict, true, [][]string{read, bothReads}},
+	}
+	expired = []delivery{
+		{"receipt expired", settled, false, settle.OutcomeDuplicate, false, [][]string{commit, read, bothReads}},
+		{"receipt expired, redelivered", settled, true, settle.OutcomeDuplicate, false, [][]string{read, commit, bothReads}},
+		{"receipt expired, known conflict", changed, false, settle.OutcomeConflict, true, [][]string{commit, read, bothReads}},
+	}
+	return before, expired
 }
 
 // The RPCs and round trips of each outcome are those of the design: commits and reads by
