@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS ledger_movements (
 ) PRIMARY KEY (settlement_key);
 
 -- One row per settlement while one of its messages can come back: the outcome of
--- the first delivery. It expires whatever becomes of the bank instruction. The policy's interval is the receipt retention. It exceeds
+-- the first delivery. It expires in every state of the bank instruction. The policy's
+-- interval is the receipt retention. It exceeds
 -- Pub/Sub's longest retentions: 31 days in the subscription, 31 in the dead-letter
 -- subscription and 31 in the topic (seek redelivers its messages), and 72 hours of
 -- possible delay of the policy; 96 days, rounded up.

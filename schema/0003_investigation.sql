@@ -1,8 +1,8 @@
 -- Cases for operators: conflicts and quarantined messages.
 
 -- One row per settlement and payload hash: a producer published another payload with
--- the ID of a settled payout. The ledger did not change. Inserted by the first delivery;
--- later ones write nothing. Permanent.
+-- the ID of a settled payout. The ledger did not change. The first delivery inserts
+-- the row; later deliveries write nothing. Permanent.
 CREATE TABLE IF NOT EXISTS settlement_conflicts (
   settlement_key BYTES(32) NOT NULL AS (SHA256(settlement_id)) STORED, -- derived, the first part of the primary key
   settlement_id STRING(128) NOT NULL,     -- ID of the settled payout
@@ -20,8 +20,8 @@ CREATE TABLE IF NOT EXISTS settlement_conflicts (
   INTERLEAVE IN PARENT ledger_movements ON DELETE NO ACTION;
 
 -- One row per message that is not a valid payout, with the whole message. Later
--- deliveries of it write nothing. The row
--- expires 30 days after its release; before it expire_from is NULL.
+-- deliveries of the message write nothing. The row expires 30 days after its release;
+-- before it expire_from is NULL.
 CREATE TABLE IF NOT EXISTS quarantined_messages (
   message_key BYTES(32) NOT NULL AS (SHA256(identity)) STORED, -- derived, the primary key
   identity STRING(MAX) NOT NULL,          -- subscription and message ID in quotes, SHA-256 of the data or of the message in it

@@ -71,8 +71,8 @@ type Config struct {
 	// DefaultCurrency is the ISO 4217 code for messages without one. Empty: such
 	// messages are quarantined. From DEFAULT_CURRENCY.
 	DefaultCurrency string
-	// SettleTimeout bounds one delivery. It has to be below the subscription's ack
-	// deadline. Defaults to DefaultSettleTimeout. From SETTLE_TIMEOUT.
+	// SettleTimeout bounds settling, with the read after a lost answer. [LongestDelivery]
+	// adds the send; the ack deadline has to be above it. Defaults to DefaultSettleTimeout. From SETTLE_TIMEOUT.
 	SettleTimeout time.Duration
 	// MaxCommitDelay lets Spanner delay a settling commit, to commit more of them together.
 	// At most 500 ms; zero means no delay. From SPANNER_MAX_COMMIT_DELAY.

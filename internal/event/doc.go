@@ -8,7 +8,7 @@
 //
 //	CloudEvent, binary      ce-* headers, the push body as the request's body
 //	CloudEvent, structured  application/cloudevents+json, the push body as data or data_base64
-//	Pub/Sub push            the push body alone, without any ce-* header
+//	Pub/Sub push            the push body alone, without ce-specversion, ce-id, ce-type or ce-source
 //	unwrapped push          x-goog-pubsub-* headers, the message's data as the body
 //
 // Any other request is quarantined whole: it becomes a delivery that is refused as

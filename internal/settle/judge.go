@@ -30,8 +30,9 @@ type Judgement struct {
 // Judge compares s with the stored rows of its settlement ID. No other code tells
 // duplicate and conflict apart.
 //
-// Where the stored rows contradict each other the movement decides, and the result's
-// Disagreement tells the contradiction: a delivery must not fail for ever because of it.
+// If the receipt does not decide, and receipt and movement contradict each other, the
+// movement decides. The result's Disagreement names the contradiction. The delivery does
+// not fail, because Pub/Sub would redeliver it for ever.
 //
 // It fails with [transfer.ErrNoBank] for a new payout that is [Settlement.Unroutable].
 func Judge(stored Stored, s Settlement) (Judgement, error) {

@@ -41,10 +41,10 @@ type inflightKey struct {
 
 // inflightSettle is one call of the store that other deliveries wait for.
 type inflightSettle struct {
-	done   chan struct{} // closed when the others are set
+	done   chan struct{} // closed when the other fields are set
 	result Result
 	err    error
-	left   bool // its caller left before the end, which says nothing about the payout
+	left   bool // the caller disconnected first; waiting deliveries then settle again
 }
 
 // errNoResult is the error that deliveries share after a panic.

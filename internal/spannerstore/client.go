@@ -20,14 +20,15 @@ const (
 	sessionResource = "type.googleapis.com/google.spanner.v1.Session"
 	// maxSessions bounds the clients of one exchange.
 	maxSessions = 3
-	// closeDelay leaves the calls in progress of a client that was given up to their ends.
+	// closeDelay is the time between replacing a client and closing it, in which its calls
+	// in progress end.
 	closeDelay = 30 * time.Second
 	// calm is the time without a new client after which the back-off begins anew.
 	calm = time.Minute
 )
 
-// opened waits for the client that the first call opens, and the next call after
-// [Store.giveUp]. Opening sends no RPC to Spanner, but it can look for credentials.
+// opened returns the client. The first call opens it, and the first one after
+// [Store.giveUp]; concurrent calls wait for it. Opening sends no RPC to Spanner, but it can look for credentials.
 func (s *Store) opened(ctx context.Context) (*spanner.Client, error) {
 	select {
 	case opened := <-s.opening.DoChan("", s.openNext):
@@ -38,8 +39,8 @@ func (s *Store) opened(ctx context.Context) (*spanner.Client, error) {
 	}
 }
 
-// openNext opens a client for all waiting calls. The client outlives their requests. Each
-// client soon after another waits longer, because Spanner may be the cause.
+// openNext opens a client for all waiting calls. The client outlives their requests. Within a
+// minute after another client it waits first, because Spanner may be the cause.
 func (s *Store) openNext() (opened any, err error) {
 	defer func() { // a panic here would end the process
 		if p := recover(); p != nil {

@@ -150,7 +150,7 @@ func TestDeadConnectionFailsNoDelivery(t *testing.T) {
 		)
 		for range workers {
 			wg.Go(func() {
-				for n := int(next.Add(1)); n <= deliveries; n = int(next.Add(1)) {
+				for n := int(next.Add(1)); n <= deliveries && !t.Failed(); n = int(next.Add(1)) {
 					ctx, cancel := context.WithTimeout(t.Context(), budget)
 					began := time.Now()
 					if err := deliverKind(ctx, t, store, first+n); err != nil {

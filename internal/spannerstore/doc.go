@@ -14,8 +14,8 @@
 // receipt of the same payload decides alone. Otherwise the movement and the conflict are
 // read at the same time. Receipt and movement never change, so a duplicate or a conflict
 // stays one, and the reads need no common timestamp. A duplicate or a known conflict
-// needs no write, a new conflict one insert. Apart from the refused insert, deliveries of
-// a settled payout take no locks and abort no transaction.
+// needs no write, a new conflict one insert. Only Commits take locks: the
+// refused insert, and the insert of a new conflict. The reads take none.
 //
 // A delivery that Pub/Sub marks as a redelivery begins with the receipt, because its
 // payout is probably settled. Without a receipt it continues with the insert.
@@ -67,9 +67,9 @@
 //
 // A client has one session for days. When Spanner has deleted it, every request fails with
 // the error detail ResourceInfo of type Session, and has done nothing. The store then
-// opens another client and repeats the exchange within the same delivery. Soon after one
-// another, new clients wait longer. No other error gives a client up: gRPC reconnects by
-// itself.
+// opens another client and repeats the exchange within the same delivery. If it opened a
+// client less than a minute ago, it waits first, longer each time. After other errors it
+// keeps the client: gRPC reconnects by itself.
 //
 // # Due instructions
 //

@@ -31,9 +31,9 @@ func withRoute(ctx context.Context) (context.Context, *route) {
 	return context.WithValue(ctx, routeKey{}, r), r
 }
 
-// repeated reports whether more than one Commit was sent since its latest call. Then the
-// error of the last one proves nothing about the others: the client library repeats a
-// Commit whose answer was lost.
+// repeated reports whether more than one Commit was sent since the previous call of
+// repeated. If so, the last error proves nothing about the earlier Commits: the client
+// library repeats a Commit whose answer was lost.
 func (r *route) repeated() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ type pool struct {
 	turn     int
 
 	// begin returns the connection for a request: the library's choice, or another one
-	// where the call avoids it or all calls do. commit counts a Commit.
+	// if this call or every call avoids that connection. commit counts a Commit.
 	begin func(r *route, choice *grpc.ClientConn, commit bool) *grpc.ClientConn
 	// end ends a request. One that ends with its attempt had no answer.
 	end func(ctx context.Context, r *route, cc *grpc.ClientConn)
@@ -115,8 +115,8 @@ func newPool() *pool {
 // options make the client's requests avoid dead connections.
 //
 // A request that belongs to no call of the store creates a session or ends a transaction.
-// The library gives it 30 s. With limit, the next call creates the session over another
-// connection before its own attempt is over.
+// The library gives it 30 s. limit ends it earlier, so that a waiting call can create the
+// session over another connection within its own attempt.
 func (p *pool) options(limit time.Duration) []option.ClientOption {
 	unary := func(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 		r, called := ctx.Value(routeKey{}).(*route)

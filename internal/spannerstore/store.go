@@ -17,7 +17,7 @@ import (
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 )
 
-// RereadTimeout bounds the reads after a lost answer. They have it beside the caller's
+// RereadTimeout bounds the reads after a lost answer. It replaces the caller's
 // deadline, which may have ended the commit.
 const RereadTimeout = 5 * time.Second
 
@@ -153,7 +153,7 @@ func (s *Store) Settle(ctx context.Context, st settle.Settlement) (settle.Result
 	if st.Instruction != nil {
 		result.Instruction = transfer.StateUncertain
 	}
-	// Sent again after it went through, the commit fails because the rows exist.
+	// If the client library repeats a Commit that succeeded, Spanner answers ALREADY_EXISTS.
 	result.AppliedAt, err = s.commit(ctx, tagSettle, rows)
 	for commits := 1; err != nil; commits++ {
 		status := commitStatusOf(err)
