@@ -11,6 +11,7 @@ import (
 
 	"cloud.google.com/go/spanner"
 
+	"github.com/settleonce/settleonce/internal/event"
 	"github.com/settleonce/settleonce/internal/settle/transfer"
 	"github.com/settleonce/settleonce/internal/test/crash"
 	"github.com/settleonce/settleonce/internal/test/emulatortest"
@@ -265,7 +266,7 @@ func expiry(t *testing.T, l *lane, id string) {
 // request is the body of the request during which the process is killed.
 func (s scenario) request(id string) string {
 	if s.target == reconcileBank {
-		return "{}"
+		return push("tick", event.Tick)
 	}
 	return pushAgain(messageID, messageFor(s.message, id), s.attempt)
 }
