@@ -89,7 +89,7 @@ race-unit: ## run the tests that need no emulator under the race detector
 mutants: ## insert each of 22 faults and run the tests that must fail (NAME=a patch of internal/test/mutants/testdata)
 	@cd internal/test/mutants && $(GO) test -count=1 -timeout=30m -mutants.run=$(NAME)
 
-# Takes twenty minutes on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
+# Takes 22 minutes on two idle cores. Writes the figures of docs/benchmarks.md and its chart.
 .PHONY: bench
 bench: ## compare Settle Once with alternatives, and write figures and chart into docs/ (ARGS="--quick", "--help")
 	@mkdir -p bin

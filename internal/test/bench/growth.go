@@ -82,11 +82,17 @@ func (f *fixture) grow(ctx context.Context) (g grown, err error) {
 	}
 	g.duplicate = report.Median(times)
 	if s, ok := f.client.(interface {
-		ClockAhead(ctx context.Context) (time.Duration, error)
+		ClockWait(ctx context.Context) (time.Duration, error)
 	}); ok && f.run.instance == "" {
-		var ahead time.Duration
-		ahead, err = s.ClockAhead(ctx)
-		g.duplicate -= millis(ahead)
+		var waits []float64
+		for range warmEvents {
+			wait, err := s.ClockWait(ctx)
+			if err != nil {
+				return grown{}, err
+			}
+			waits = append(waits, millis(wait))
+		}
+		g.duplicate -= report.Median(waits)
 	}
-	return g, err
+	return g, nil
 }

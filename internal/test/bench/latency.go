@@ -74,7 +74,9 @@ func (r *run) measureLatency(ctx context.Context) error {
 				figures = append(figures, figure{title, column, took})
 				if f.Name == settleOnce {
 					r.report.Table(title).Add(column, trip, networkRoundTrip)
-					r.report.Table(title).Add(column, took/trip, inRoundTrips)
+					if r.report.Table(title).Text(column, "", inRoundTrips); roundTrip > 0 {
+						r.report.Table(title).Add(column, took/trip, inRoundTrips)
+					}
 				}
 			}
 			return figures, nil

@@ -47,7 +47,7 @@ type sizes struct {
 	loop time.Duration
 }
 
-// The usual sizes take twenty minutes. The quick ones show in about two minutes that
+// The usual sizes take 22 minutes. The quick ones show in about two minutes that
 // everything works.
 var (
 	usual = sizes{

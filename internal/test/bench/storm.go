@@ -47,9 +47,9 @@ func (f *fixture) storm(ctx context.Context) error {
 		}
 		time.Sleep(sizes.stormPause)
 	}
-	waves, before, outcomes := 0, f.network.read(), map[settle.Outcome]int{}
+	waves, before, outcomes := []time.Duration{}, f.network.read(), map[settle.Outcome]int{}
 	message := contender.Message(f.run.number())
-	for began := time.Now(); waves == 0 || time.Since(began) < stormTurns*sizes.turn; waves++ {
+	for began := time.Now(); len(waves) == 0 || time.Since(began) < stormTurns*sizes.turn; {
 		next := time.NewTimer(waveInterval)
 		var beside errgroup.Group
 		done := make(chan struct{})
@@ -59,13 +59,16 @@ func (f *fixture) storm(ctx context.Context) error {
 		if err := errors.Join(err, beside.Wait()); err != nil {
 			return err
 		}
-		table.Add("wave, ms", millis(took), f.Name)
+		waves = append(waves, took)
 		<-next.C
 	}
 	if applied := outcomes[settle.OutcomeApplied]; applied != 1 {
 		return fmt.Errorf("the settlement was applied %d times: %v", applied, outcomes)
 	}
-	table.Text("waves", fmt.Sprintf("%d × %d", waves, sizes.storm), f.Name)
+	table.Text("waves", fmt.Sprintf("%d × %d", len(waves), sizes.storm), f.Name)
+	for _, took := range waves {
+		table.Add("wave, ms", millis(took), f.Name)
+	}
 	table.Add("RPCs", float64(f.network.read().since(before).roundTrips), f.Name)
 	table.Text("calm p50 / p99 / max, ms", calm.quantiles(0.5, 0.99, 1), f.Name)
 	table.Text("in a wave p50 / p99 / max, ms", during.quantiles(0.5, 0.99, 1), f.Name)

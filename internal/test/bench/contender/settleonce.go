@@ -2,6 +2,7 @@ package contender
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -79,11 +80,18 @@ func (s *instances) Settle(ctx context.Context, d settle.Delivery) (settle.Outco
 	return result.Outcome, err
 }
 
-// ClockAhead returns by how much the database's clock is ahead of the system's: a read
-// without locks waits so long. The emulator's clock gains with each transaction.
-func (s *instances) ClockAhead(ctx context.Context) (time.Duration, error) {
-	committed, err := s.Apply(ctx, nil, spanner.ApplyAtLeastOnce())
-	return max(0, time.Until(committed)), err
+// ClockWait returns how long a read without locks waits for the emulator's clock, which
+// gains with each transaction: the time of a read of the present, less that of the past.
+func (s *instances) ClockWait(ctx context.Context) (wait time.Duration, err error) {
+	for _, bound := range []spanner.TimestampBound{spanner.MaxStaleness(10 * time.Second), spanner.StrongRead()} {
+		began := time.Now()
+		_, err := s.Single().WithTimestampBound(bound).ReadRow(ctx, s.movements, spanner.Key{[]byte("none")}, []string{"payload_hash"})
+		if !errors.Is(err, spanner.ErrRowNotFound) {
+			return 0, err
+		}
+		wait = time.Since(began) - wait
+	}
+	return wait, nil
 }
 
 // Close implements Settler.

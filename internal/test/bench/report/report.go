@@ -63,7 +63,7 @@ type Cell struct {
 
 // String returns the median, the range if the rounds differ, and the ratio.
 func (c *Cell) String() string {
-	if c.Text != "" {
+	if len(c.Rounds) == 0 {
 		return c.Text
 	}
 	s := number(Median(c.Rounds))
