@@ -364,7 +364,7 @@ func isData(dec *jsontext.Decoder, token []byte) bool {
 
 // rawMessage returns the unparsed message of a push body; nil unless it has exactly one
 // that is an object. The whole body differs between deliveries of one message, because it
-// counts the attempts. Without a message the whole body identifies what it brings.
+// counts the attempts. Without one the whole body is the identity.
 func rawMessage(body []byte) (message []byte) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if begin, err := dec.ReadToken(); err != nil || begin.Kind() != jsontext.KindBeginObject {

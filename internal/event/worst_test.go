@@ -62,7 +62,7 @@ func worst(t *testing.T, h *Handler, request hostile.Request) (cpu time.Duration
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(request.Body))
 	r.Header = request.Header
 	w := httptest.NewRecorder()
-	runtime.GC() // of what the last call left behind
+	runtime.GC() // frees the memory of the previous call
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	began := cpuTime()

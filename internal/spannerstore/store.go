@@ -73,8 +73,8 @@ type Config struct {
 	// AttemptTimeout bounds each exchange with Spanner. Zero or more than
 	// [MaxAttemptTimeout] means MaxAttemptTimeout.
 	AttemptTimeout time.Duration
-	// MaxCommitDelay lets Spanner delay the commits of settling by so much, to commit more
-	// of them together. At most 500 ms; zero means no delay.
+	// MaxCommitDelay is the longest time for which Spanner may hold a commit of settling, to
+	// write several together. At most 500 ms; zero means no delay.
 	MaxCommitDelay time.Duration
 	// Options are passed to the Spanner client. Usually empty.
 	Options []option.ClientOption

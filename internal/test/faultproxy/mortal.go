@@ -58,7 +58,7 @@ func (c *mortalConn) carries() bool {
 	}
 }
 
-// Read implements [net.Conn]. What a dead connection has read is lost.
+// Read implements [net.Conn]. A dead connection drops the bytes that it reads.
 func (c *mortalConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if !c.carries() {

@@ -22,7 +22,7 @@ type keptRow struct {
 	at        time.Time
 }
 
-// kept is the required state of a kept row. The zero value requires that there is none.
+// kept is the state that the oracle requires of a stored row. The zero value requires no row.
 type kept struct {
 	recorded int      // commits that inserted the row
 	first    *keptRow // at first sight

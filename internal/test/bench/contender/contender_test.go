@@ -78,36 +78,43 @@ func (s *servers) open(t *testing.T, c Contender) Settler {
 	return client
 }
 
-// Without faults all contenders return the same outcomes and book the same movements.
-func TestContendersAgree(t *testing.T) {
-	t.Parallel()
+// eachContender runs test for every contender that can be measured here, with an empty
+// database.
+func eachContender(t *testing.T, test func(t *testing.T, s Settler)) {
+	t.Helper()
 	for _, c := range All() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			s := shared.open(t, c)
-			if s == nil {
-				return
+			if s := shared.open(t, c); s != nil {
+				test(t, s)
 			}
-			for i, delivery := range []struct {
-				message settle.Delivery
-				want    settle.Outcome
-			}{
-				{Message(1), settle.OutcomeApplied},
-				{Message(1), settle.OutcomeDuplicate},
-				{Conflicting(1, 1), settle.OutcomeConflict},
-				{Message(2), settle.OutcomeApplied},
-				{Conflicting(1, 1), settle.OutcomeConflict},
-				{Message(1), settle.OutcomeDuplicate},
-				{Conflicting(3, 1), settle.OutcomeApplied},
-				{Message(3), settle.OutcomeConflict},
-			} {
-				if got, err := s.Settle(t.Context(), delivery.message); err != nil || got != delivery.want {
-					t.Errorf("delivery %d: %v, %v, want %v", i, got, err, delivery.want)
-				}
-			}
-			wantOnce(t, s, 1, 2, 3)
 		})
 	}
+}
+
+// Without faults all contenders return the same outcomes and book the same movements.
+func TestContendersAgree(t *testing.T) {
+	t.Parallel()
+	eachContender(t, func(t *testing.T, s Settler) {
+		for i, delivery := range []struct {
+			message settle.Delivery
+			want    settle.Outcome
+		}{
+			{Message(1), settle.OutcomeApplied},
+			{Message(1), settle.OutcomeDuplicate},
+			{Conflicting(1, 1), settle.OutcomeConflict},
+			{Message(2), settle.OutcomeApplied},
+			{Conflicting(1, 1), settle.OutcomeConflict},
+			{Message(1), settle.OutcomeDuplicate},
+			{Conflicting(3, 1), settle.OutcomeApplied},
+			{Message(3), settle.OutcomeConflict},
+		} {
+			if got, err := s.Settle(t.Context(), delivery.message); err != nil || got != delivery.want {
+				t.Errorf("delivery %d: %v, %v, want %v", i, got, err, delivery.want)
+			}
+		}
+		wantOnce(t, s, 1, 2, 3)
+	})
 }
 
 func wantOnce(t *testing.T, s Settler, numbers ...int) {
@@ -128,67 +135,53 @@ func wantOnce(t *testing.T, s Settler, numbers ...int) {
 
 func TestLoadsSettledPayouts(t *testing.T) {
 	t.Parallel()
-	for _, c := range All() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			s := shared.open(t, c)
-			if s == nil {
-				return
-			}
-			const n = loadBatch + 3
-			if err := Load(t.Context(), s, n); err != nil {
-				t.Fatal(err)
-			}
-			var numbers []int
-			for i := range n {
-				numbers = append(numbers, i)
-			}
-			wantOnce(t, s, numbers...)
-			if got, err := s.Settle(t.Context(), Message(n-1)); err != nil || got != settle.OutcomeDuplicate {
-				t.Errorf("a loaded settlement: %v, %v", got, err)
-			}
-		})
-	}
+	eachContender(t, func(t *testing.T, s Settler) {
+		const n = loadBatch + 3
+		if err := Load(t.Context(), s, n); err != nil {
+			t.Fatal(err)
+		}
+		var numbers []int
+		for i := range n {
+			numbers = append(numbers, i)
+		}
+		wantOnce(t, s, numbers...)
+		if got, err := s.Settle(t.Context(), Message(n-1)); err != nil || got != settle.OutcomeDuplicate {
+			t.Errorf("a loaded settlement: %v, %v", got, err)
+		}
+	})
 }
 
 // A contender may only reject a concurrent delivery with ErrInProgress.
 func TestAppliesConcurrentDeliveriesOnce(t *testing.T) {
 	t.Parallel()
 	const atOnce = 8
-	for _, c := range All() {
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			s := shared.open(t, c)
-			if s == nil {
-				return
+	eachContender(t, func(t *testing.T, s Settler) {
+		for n := range 3 {
+			var (
+				wg      sync.WaitGroup
+				mu      sync.Mutex
+				applied int
+			)
+			for range atOnce {
+				wg.Go(func() {
+					outcome, err := s.Settle(t.Context(), Message(n))
+					if err != nil && !errors.Is(err, ErrInProgress) {
+						t.Error(err)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if outcome == settle.OutcomeApplied {
+						applied++
+					}
+				})
 			}
-			for n := range 3 {
-				var (
-					wg      sync.WaitGroup
-					mu      sync.Mutex
-					applied int
-				)
-				for range atOnce {
-					wg.Go(func() {
-						outcome, err := s.Settle(t.Context(), Message(n))
-						if err != nil && !errors.Is(err, ErrInProgress) {
-							t.Error(err)
-						}
-						mu.Lock()
-						defer mu.Unlock()
-						if outcome == settle.OutcomeApplied {
-							applied++
-						}
-					})
-				}
-				wg.Wait()
-				if applied != 1 {
-					t.Errorf("settlement %d applied %d times", n, applied)
-				}
+			wg.Wait()
+			if applied != 1 {
+				t.Errorf("settlement %d applied %d times", n, applied)
 			}
-			wantOnce(t, s, 0, 1, 2)
-		})
-	}
+		}
+		wantOnce(t, s, 0, 1, 2)
+	})
 }
 
 // After a crash between the effect and the update the record stays in progress. When it
