@@ -18,6 +18,8 @@ const (
 	// sessionResource is the type of the missing resource in the error of a request whose
 	// session Spanner has deleted. Such a request did nothing.
 	sessionResource = "type.googleapis.com/google.spanner.v1.Session"
+	// openTimeout bounds the opening of a client.
+	openTimeout = 30 * time.Second
 	// maxSessions bounds the clients of one exchange.
 	maxSessions = 3
 	// closeDelay is the time between replacing a client and closing it, in which its calls
@@ -39,14 +41,9 @@ func (s *Store) opened(ctx context.Context) (*spanner.Client, error) {
 	}
 }
 
-// openNext opens a client for all waiting calls. The client outlives their requests. Within a
-// minute after another client it waits first, because Spanner may be the cause.
-func (s *Store) openNext() (opened any, err error) {
-	defer func() { // a panic here would end the process
-		if p := recover(); p != nil {
-			opened, err = nil, fmt.Errorf("open spanner database: panic of type %T", p)
-		}
-	}()
+// openNext opens a client for all waiting calls. Within a minute after another client it
+// waits first, because Spanner may be the cause.
+func (s *Store) openNext() (any, error) {
 	s.mu.Lock()
 	current, closed, recent := s.current, s.closed, s.recent
 	if current == nil && !closed {
@@ -68,7 +65,7 @@ func (s *Store) openNext() (opened any, err error) {
 	default:
 		s.backoff = gax.Backoff{Initial: 100 * time.Millisecond, Max: 5 * time.Second}
 	}
-	client, err := s.open(context.Background())
+	client, err := s.openInTime()
 	if err != nil {
 		return nil, err
 	}
@@ -80,6 +77,38 @@ func (s *Store) openNext() (opened any, err error) {
 	}
 	s.current = client
 	return client, nil
+}
+
+// openInTime opens a client. The search for credentials has no deadline of its own: a
+// client that comes late is closed. The client outlives the requests, so it gets no
+// request's context.
+func (s *Store) openInTime() (*spanner.Client, error) {
+	type opened struct {
+		client *spanner.Client
+		err    error
+	}
+	done := make(chan opened, 1)
+	go func() {
+		var result opened
+		defer func() {
+			if p := recover(); p != nil { // it would end the process
+				result.err = fmt.Errorf("open spanner database: panic of type %T", p)
+			}
+			done <- result
+		}()
+		result.client, result.err = s.open(context.Background())
+	}()
+	select {
+	case result := <-done:
+		return result.client, result.err
+	case <-time.After(openTimeout):
+		go func() {
+			if late := <-done; late.client != nil {
+				late.client.Close()
+			}
+		}()
+		return nil, fmt.Errorf("open spanner database: not open within %v", openTimeout)
+	}
 }
 
 // giveUp makes the next call open another client.

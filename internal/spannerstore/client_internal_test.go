@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +62,29 @@ func TestTimedOutCallersShareOneOpen(t *testing.T) {
 	if err := store.use(t.Context()); err != nil || attempts != 1 {
 		t.Errorf("%v after %d attempts", err, attempts)
 	}
+}
+
+// The search for credentials hangs. Later calls open another client.
+func TestHangingOpenEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var attempts atomic.Int32
+		hang := make(chan struct{})
+		store := newStore(func() (*spanner.Client, error) {
+			if attempts.Add(1) == 1 {
+				<-hang
+				return nil, errors.New("late")
+			}
+			return new(spanner.Client), nil
+		})
+		if err := store.use(t.Context()); err == nil || !strings.Contains(err.Error(), "30s") {
+			t.Errorf("error %v, want the limit of 30s", err)
+		}
+		if err := store.use(t.Context()); err != nil || attempts.Load() != 2 {
+			t.Errorf("%v after %d attempts", err, attempts.Load())
+		}
+		close(hang)
+	})
 }
 
 func TestOpenRecoversAPanic(t *testing.T) {
@@ -151,11 +175,16 @@ func TestOnlyATimedOutAttemptSuspectsItsConnection(t *testing.T) {
 					test.fail(attempt, leave)
 					return failed
 				})
-				if !errors.Is(err, failed) || (len(r.avoided) == 1) != test.suspect || p.suspects[conn] != test.suspect {
-					t.Errorf("error %v, avoided %v, suspects %v", err, r.avoided, p.suspects)
+				suspect := func() bool {
+					p.mu.Lock()
+					defer p.mu.Unlock()
+					return p.suspects[conn]
+				}
+				if !errors.Is(err, failed) || (len(r.avoided) == 1) != test.suspect || suspect() != test.suspect {
+					t.Errorf("error %v, avoided %v, suspect %t", err, r.avoided, suspect())
 				}
 				time.Sleep(suspicion + time.Second) // of the bubble's time
-				if p.suspects[conn] {
+				if suspect() {
 					t.Error("the connection is suspect for ever")
 				}
 			})
